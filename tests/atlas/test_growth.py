@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.atlas import assembly, columns, data, growth, takeover
+from lab.atlas import assembly, columns, data, takeover
 from lab.atlas import plan as atlas_plan
 from lab.atlas.columns import KernelFacts, Place
 from lab.atlas.data import Atlas, Cell
@@ -19,7 +19,7 @@ from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
 from lab.cli import main
 from lab.core import records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import HostFailed
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.guests import model_version, plugin
@@ -289,16 +289,6 @@ def test_a_sheet_is_stale_if_what_its_numbers_follow_from_changed(change: str, a
     assert stale(place, found[:1]) == ["a"]
 
 
-def test_a_call_goes_on_where_the_budget_ended_the_last_one(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    lab.raise_version(2)
-    order: list[str] = []
-    for _ in range(4):
-        lab.run(guests=2)
-        order += [line.partition("next: ")[2].partition(";")[0] for line in capsys.readouterr().out.splitlines()]
-    assert [name for name in order if name] == ["c", "a", "b", "b"], "a column that was begun is next"
-    assert lab.run(guests=2) == 1 and data.load(lab.file).model_version == 2
-
-
 def test_a_budget_that_ends_before_the_first_column_writes_nothing(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,9 +297,3 @@ def test_a_budget_that_ends_before_the_first_column_writes_nothing(
     assert lab.run(guests=1) == 1
     assert capsys.readouterr().out == f"{lab.file}: 0 of 3 columns whole, 3 stale, next: c; nothing to write yet\n"
     assert not lab.file.exists() and not lab.next.exists()
-
-
-def test_an_error_of_a_newer_file_names_the_versions(lab: Lab) -> None:
-    lab.file.write_bytes(data.encode(msgspec.structs.replace(data.load(lab.file), model_version=7)))
-    with pytest.raises(UserError, match="of model version 7, this lab's guests of 1"):
-        growth.read(lab.file, lab.place)

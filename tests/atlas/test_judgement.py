@@ -128,11 +128,6 @@ def test_a_step_names_its_functions_and_their_part() -> None:
     assert judged.why(change) == "do_it +50 cycles: 100 % of +50"
 
 
-def test_the_band_is_that_of_a_t_test() -> None:
-    assert math.isclose(Band(0.01, 2).half_width(3, alpha=0.05), 4.302653 * 0.01 / math.sqrt(3), rel_tol=1e-6)
-    assert Band(0.01, 0).half_width(3) == math.inf
-
-
 def test_numbers_without_scatter_decide_by_the_threshold_alone() -> None:
     assert judgement._p_value(0.0, Band(0.0, 4), 3) == 1.0
     assert found(fake.atlas(2, 9, sd=0.0, steps={(0, 5): 1.019, (1, 5): 1.021})) == [

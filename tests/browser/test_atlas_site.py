@@ -58,15 +58,6 @@ def test_twenty_cells_are_those_of_the_data(browser: Any, atlas: Atlas, folder: 
     assert cell_of(opened, 3, 6).inner_text() == "·"
 
 
-def test_the_script_shows_what_the_page_had_without_it(browser: Any, folder: Path) -> None:
-    plain = Opened(browser, folder / "index.html", java_script_enabled=False)
-    before = plain.texts("#matrix td")
-    opened = Opened(browser, folder / "index.html")
-    opened.page.locator("select[name=basis]").select_option("instructions")
-    opened.page.locator("select[name=basis]").select_option("cycles")
-    assert opened.texts("#matrix td") == before
-
-
 def test_the_matrix_is_walked_by_keys_and_opens_the_case(browser: Any, atlas: Atlas, folder: Path) -> None:
     opened = Opened(browser, folder / "index.html")
     cell_of(opened, 0, 0).focus()
@@ -119,20 +110,6 @@ def test_two_kernels_of_choice_are_compared_with_their_steps(browser: Any, atlas
     assert again.locator("select[name=test]").input_value() == atlas.columns[11].id
     opened.page.locator("select[name=base]").select_option(atlas.columns[0].id)
     assert "two compilers" in opened.page.locator("#remark").inner_text()
-
-
-def test_the_newer_atlas_is_reached_and_left_by_links(browser: Any, atlas: Atlas, folder: Path) -> None:
-    opened = Opened(browser, folder / "index.html")
-    line = opened.page.locator("#beside")
-    assert line.inner_text().startswith("Model version 2: 4 of 12 columns measured so far")
-    line.locator("a").click()
-    opened.page.wait_for_url("**/next/index.html")
-    cell_of(opened, 1, 2).click()
-    chosen = opened.page.locator("#chosen").inner_text()
-    assert f"lab atlas check syscalls:case-1@{atlas.columns[-2].id} --data x86_64.next.json" in chosen
-    opened.page.locator("#beside a").click()
-    opened.page.wait_for_url(f"**{folder.name}/index.html")
-    assert len(opened.page.locator('#matrix tr[data-row="0"] td').all()) == 12
 
 
 PAGES = ["index.html", "pair.html", "case/syscalls-case-1.html", "kernel/6.5.1-1.html", "next/index.html"]

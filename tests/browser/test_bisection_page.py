@@ -11,7 +11,7 @@ import pytest
 from lab.core.text import visible
 from lab.report import bisection_page, document
 
-from ..fakes.answer import BROKEN, CULPRIT, bisection, name_of
+from ..fakes.answer import CULPRIT, bisection, name_of
 from ..fakes.result import HOSTILE
 from .compared import require_same_bisection
 from .opened import Opened, require_fit_for_all
@@ -47,16 +47,6 @@ def test_steps_and_chances_stand_at_their_commits(browser: Any, tmp_path: Path) 
     middle = bars[0]["x"] + bars[0]["width"] / 2
     assert middle == pytest.approx(lane["x"] + lane["width"] * (CULPRIT + 0.5) / count, abs=3)
     assert bars[1]["height"] < bars[0]["height"] / 3 and bars[1]["width"] > 4 * bars[0]["width"]
-
-
-def test_commits_are_filtered_by_state_and_words(browser: Any, tmp_path: Path) -> None:
-    path, _ = _write(tmp_path)
-    opened = Opened(browser, path)
-    opened.page.locator("select[name=verdict]").select_option("untestable")
-    assert opened.page.locator("#commits tbody tr:visible").count() == len(BROKEN)
-    opened.page.locator("select[name=verdict]").select_option("")
-    opened.page.locator("input[name=text]").fill("change 15")
-    assert opened.texts("#commits tbody tr:visible th") == [name_of(15)[:12]]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -33,27 +33,6 @@ def test_every_cell_of_map_and_table_is_that_of_the_json(browser: Any, tmp_path:
     require_same_matrix(opened, stored)
 
 
-def test_worse_and_better_have_colours_and_signs_of_their_own(browser: Any, tmp_path: Path) -> None:
-    path, _ = _write(tmp_path)
-    opened = Opened(browser, path)
-    seen = {
-        state: opened.page.locator(f'table.heat td[data-state="{state}"]').first.evaluate(
-            "cell => [getComputedStyle(cell).backgroundColor, cell.innerText]"
-        )
-        for state in ("regression", "improvement", "baseline", "failed")
-    }
-    assert len({colour for colour, _ in seen.values()}) == 4
-    assert "▼" in seen["regression"][1] and "▲" in seen["improvement"][1]
-
-
-def test_cells_are_filtered_by_state(browser: Any, tmp_path: Path) -> None:
-    path, _ = _write(tmp_path)
-    opened = Opened(browser, path)
-    opened.unfold()
-    opened.page.locator("select[name=verdict]").select_option("failed")
-    assert opened.texts("form.filters output") == ["1 of 8 cells"]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_is_fit_for_all(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:

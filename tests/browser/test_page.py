@@ -15,7 +15,7 @@ from lab.report import document, page
 from lab.report.inputs import Comparisons
 
 from ..fakes import result as fakeresult
-from ..fakes.result import HOSTILE, SLOWER, case, hostile, live, result
+from ..fakes.result import HOSTILE, SLOWER, hostile, live, result
 from .compared import require_same_comparison
 from .opened import Opened, require_fit_for_all
 
@@ -107,18 +107,3 @@ def test_paper_has_no_folds(browser: Any, tmp_path: Path) -> None:
     assert opened.page.locator("details:not([open], .raw, .all-counters)").count() == 0
     opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert opened.page.locator("details.case:not([open])").count() > 0
-
-
-def test_numbers_are_drawn_where_they_belong(browser: Any, tmp_path: Path) -> None:
-    """The dot of a case that got slower stands right of the band, that of a faster one left of it."""
-    slow = case("slow", [100.0 + i for i in range(6)], [120.0 + i for i in range(6)], holm=True)
-    fast = case("fast", [100.0 + i for i in range(6)], [80.0 + i for i in range(6)], holm=True)
-    path, _ = _write(tmp_path, result(slow, fast))
-    opened = Opened(browser, path)
-    boxes = [
-        (row.locator(".band").bounding_box(), row.locator(".middle").bounding_box())
-        for row in opened.page.locator("#r1-table tbody tr").all()
-    ]
-    (band, dot), (other_band, other_dot) = boxes
-    assert dot["x"] > band["x"] + band["width"]
-    assert other_dot["x"] + other_dot["width"] < other_band["x"]

@@ -88,12 +88,8 @@ def test_perf_counts_where_there_is_a_pmu(
 def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--seeds requires --mode exact"):
         ab._live_plan(asked(mode="live", seeds=3), QUIET)
-    with pytest.raises(UserError, match="--metric requires --mode exact"):
-        ab._live_plan(asked(mode="live", metric="cycles"), QUIET)
     with pytest.raises(UserError, match="--robust requires --mode exact"):
         ab._live_plan(asked(mode="live", robust=True), QUIET)
-    with pytest.raises(UserError, match="--model requires --mode exact"):
-        ab._live_plan(asked(mode="live", model="full"), QUIET)
     with pytest.raises(UserError, match="--seeds requires --mode exact"):
         ab._live_plan(asked(rounds=3, seeds=3), QUIET)
     with pytest.raises(UserError, match="require --mode live"):

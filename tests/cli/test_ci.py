@@ -248,16 +248,6 @@ def test_a_base_that_is_no_revision_is_no_baseline(clone: Clone, guests: Use, na
     assert clone.built == []
 
 
-def test_options_come_from_the_environment(clone: Clone, guests: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    guests(FakeGuests(slower))
-    clone.commit("mm: map twice")
-    values = {"BASE": "origin/main", "WORKLOAD": clone.workload, "OUTPUT": "there", "BUDGET": "", "SUITE": ""}
-    for name, value in values.items():
-        monkeypatch.setenv(f"LAB_CI_{name}", value)
-    assert main.run(["ci"]) == 1
-    assert (clone.top / "there" / "comment.md").is_file()
-
-
 def test_misuse_is_neither_green_nor_red(clone: Clone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert clone.ci("--mode", "live") == 2
     assert clone.ci("--test", "gone") == 2

@@ -89,16 +89,6 @@ def test_every_variable_is_an_option_of_the_command() -> None:
     assert own[0] == own[1], "the keys are those of what is compared"
 
 
-def test_every_input_is_used_and_every_input_used_exists() -> None:
-    used = set(re.findall(r"inputs\.([a-z-]+)", json.dumps(ACTION["runs"])))
-    assert used == set(ACTION["inputs"])
-    for block in BLOCKS:
-        for job in block.get("jobs", {}).values():
-            for one in job["steps"]:
-                if "OWNER/kernel-ab-lab" in one.get("uses", ""):
-                    assert set(one.get("with", {})) <= set(ACTION["inputs"])
-
-
 def test_every_script_exists_and_can_be_run() -> None:
     named = {name for text in scripts() for name in re.findall(r"(?:GITHUB_ACTION_PATH|HOME/lab/ci)/([\w.]+)", text)}
     assert named == {"install", "comment.py"}

@@ -59,21 +59,15 @@ def _complete(folder: Path, line: str, setting: str = "") -> list[str]:
     ("line", "offered"),
     [
         ("lab bi", ["bisect"]),
-        ("lab ab --max-s", ["--max-seeds"]),
-        ("lab ab --base wor", ["worktree"]),
         ("lab ab --base v6.", ["v6.99"]),
         ("lab ab --test=top", ["topic/wide"]),
-        ("lab bisect --good topic/", ["topic/wide"]),
         ("lab ab --base deb:trixie-b", ["trixie-backports/"]),
         ("lab ab -w alloc-b", ["alloc-burst"]),
         ("lab ab -w alloc-burst:layout-18", ["layout-1800k"]),
         ("lab aa HEAD -w alloc-burst:layout-4632k,layout-18", ["layout-4632k,layout-1800k"]),
         ("lab ab --suite qu", ["quick"]),
         ("lab ab --machine zen", ["zen4"]),
-        ("lab workload show alloc-b", ["alloc-burst"]),
-        ("lab report late", ["latest"]),
         ("lab ab -w nosuch:x", []),
-        ("lab report --format openm", ["openmetrics"]),
     ],
 )
 def test_bash_is_offered(folder: Path, line: str, offered: list[str]) -> None:

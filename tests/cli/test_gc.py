@@ -36,9 +36,7 @@ def _item(name: str, days: float, size: int = 10) -> Item:
     ("at_most", "wanted"),
     [
         (None, ["old"]),
-        (30, ["old"]),
         (20, ["old", "week"]),
-        (10, ["old", "week", "days"]),
         (0, ["old", "week", "days"]),
     ],
 )

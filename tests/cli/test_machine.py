@@ -80,18 +80,3 @@ def test_measuring_overwrites_only_when_told(recorded: Path, capsys: pytest.Capt
     assert document["path"] == "measured.toml"
     assert document["notes"]
     assert hardware.load("./measured.toml").name == "measured"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["show", "vax"], "no machine is called 'vax'"),
-        (["compare", "zen4", "./none.toml"], "cannot read none.toml"),
-        (["measure", "--like", "vax"], "no machine is called 'vax'"),
-    ],
-)
-def test_what_does_not_exist_is_named(
-    recorded: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(["machine", *words]) == 2
-    assert message in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
@@ -60,10 +59,6 @@ def test_what_is_no_time_span(text: str) -> None:
 def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, option, span]) == 2
     assert f"Invalid value for '{option}': '{span}' must be longer than 0" in capsys.readouterr().err
-
-
-def test_what_was_used_just_now_may_be_meant() -> None:
-    assert options.Duration().convert("0s", None, None) == 0
 
 
 def test_modes() -> None:
@@ -139,18 +134,6 @@ def test_images_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setattr(image, "built", lambda: [(record, Path("/i"))])
     assert main.run(["image", "list"]) == 0
     assert capsys.readouterr().out == "kkkkkkkkkkkk  bookworm  1 packages  sha256 ssssssssssss\n"
-
-
-def test_the_help_of_a_measurement_is_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("ab", "aa", "matrix"):
-        assert main.run([command, "--help"]) == 0
-        said = capsys.readouterr().out
-        headings = re.findall(r"^([A-Z].*):$", said, re.MULTILINE)
-        assert headings[0] == "Kernels" and headings[-1] == "Other options"
-        listed = re.findall(r"^  (?:-\w, )?(--[\w-]+)", said, re.MULTILINE)
-        assert len(listed) == len(set(listed))
-        others = said[said.index("Other options") :]
-        assert len(re.findall(r"^  -", others, re.MULTILINE)) <= 5
 
 
 # --- lab.toml of a checkout

@@ -61,21 +61,6 @@ def test_plain_lines_say_how_far_it_is(capsys: pytest.CaptureFixture[str], monke
     assert lines[1] == "measuring: 4 steps in 0 s" and lines[2] == "measuring: 6 steps in 0 s"
 
 
-def test_a_total_only_grows_and_says_why(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.core.progress._PLAIN_EVERY_S", -1.0)
-    with Progress() as progress, progress.task("measuring", None) as task:
-        task.expect(12)
-        task.expect(6)
-        task.advance(6)
-        task.expect(6)
-        task.advance(6)
-        task.expect(4, "measuring, 2 more seeds")
-        task.advance(2)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("measuring: 6 of 12,")
-    assert lines[2].startswith("measuring, 2 more seeds: 14 of 16,")
-
-
 def test_the_time_left_follows_from_what_was_done_here(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

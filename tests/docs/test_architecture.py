@@ -61,11 +61,6 @@ def test_everything_that_is_named_exists(name: str) -> None:
     assert not wrong(page)
 
 
-def test_what_is_gone_is_noticed() -> None:
-    page = "`tests/docs/test_architecture.py` has `spans()`, `PAGES` and `gone()`; `lab/gone.py` has `x`; `lab/NAME.py`"
-    assert wrong(page) == ["gone()", "lab/gone.py"]
-
-
 def test_the_packages_are_in_the_order_of_their_imports() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", (TOP / "ARCHITECTURE.md").read_text(), re.MULTILINE)
     assert tuple(rows) == ORDER

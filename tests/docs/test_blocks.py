@@ -15,36 +15,6 @@ RUN = [TOP / "README.md", TOP / "docs" / "tutorial.md"]
 # Without the reference that Sphinx makes.
 PAGES = [TOP / "README.md", *sorted(path for path in (TOP / "docs").rglob("*.md") if path.parent.name != "commands")]
 
-PAGE = """\
-Text.
-
-```console
-$ lab one \\
-    --two
-said  1,234
-$ lab three   # not a word
-```
-
-<!-- not run: takes an hour -->
-```console
-$ make four
-```
-
-<!-- file: mine/it.toml -->
-```toml
-$ no = "command"
-```
-"""
-
-
-def test_commands_of_a_page() -> None:
-    assert list(blocks.commands(PAGE)) == [
-        blocks.Command("lab one --two", "said  1,234\n", None),
-        blocks.Command("lab three   # not a word", "", None),
-        blocks.Command("make four", "", "takes an hour"),
-    ]
-    assert blocks.files(PAGE) == {"mine/it.toml": '$ no = "command"\n'}
-
 
 SHOWN = """\
 base  f01e0786a46f Linux 6.12.117
@@ -66,18 +36,6 @@ def test_the_same_output_but_for_spaces_and_what_was_left_out() -> None:
     assert blocks.matches("", "", exact=True)
 
 
-def test_the_line_that_is_not_printed_is_named_however_much_may_be_left_out() -> None:
-    shown = "first\n" + "...\nsame ... ... ...\n" * 20 + "gone\n"
-    printed = "first\n" + "same of all that is\n" * 400
-    assert blocks.mismatch(shown, printed, exact=False) == "gone"
-    assert blocks.mismatch("first\n", printed, exact=True) == "the end of the output"
-
-
-def test_an_interval_stands_for_exact_only_where_conditions_differ() -> None:
-    shown, printed = "burst +5.9 %  exact  worse\n", "burst +5.9 %  [+5.8 %, +6.1 %]  worse\n"
-    assert blocks.matches(shown, printed, exact=False) and not blocks.matches(shown, printed, exact=True)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "exact", "loose"),
     [
@@ -96,15 +54,6 @@ def test_another_output(old: str, new: str, exact: bool, loose: bool) -> None:
     assert real != REAL
     assert blocks.matches(SHOWN, real, exact=True) is exact
     assert blocks.matches(SHOWN, real, exact=False) is loose
-
-
-def test_conditions_are_what_an_output_says_of_them() -> None:
-    assert blocks.same_conditions("Linux 6.12.1, fingerprint ab", "fingerprint ab of Linux 6.12.1") is True
-    assert blocks.same_conditions("Linux 6.12.1, fingerprint ab", "Linux 6.12.1, fingerprint cd") is False
-    cost = "modelled cycles (tlb sapphire-rapids {} ae28)"
-    assert blocks.same_conditions(cost.format("19f7"), cost.format("19f7")) is True
-    assert blocks.same_conditions(cost.format("19f7"), cost.format("0000")) is False
-    assert blocks.same_conditions("of nothing", "Linux 6.12.1") is None
 
 
 def _lab_lines(page: Path) -> list[str]:

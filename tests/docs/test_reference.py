@@ -7,17 +7,13 @@ import pkgutil
 import re
 import sys
 from pathlib import Path
-from typing import Literal
 
 import click
-import msgspec
 import pytest
 
 import lab
 from lab.core.records import Record
-from lab.stats.verdict import Outcome
 from lab.workloads import selection
-from lab.workloads.file import limits
 from lab.workloads.spec import Workload
 
 from . import dryrun
@@ -44,13 +40,6 @@ def test_there_is_a_page_for_each_command_and_no_other(tmp_path: Path) -> None:
     assert pages["lab-ab"].startswith("Compare two kernels")
 
 
-def test_a_page_that_did_not_change_is_left_alone(tmp_path: Path) -> None:
-    commandpages.write(tmp_path)
-    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    commandpages.write(tmp_path)
-    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
-
-
 @pytest.mark.parametrize("ctx", CONTEXTS, ids=commandpages.page_name)
 def test_a_page_has_all_options_and_an_example(ctx: click.Context) -> None:
     text = commandpages.page(ctx)
@@ -65,71 +54,6 @@ def test_a_page_has_all_options_and_an_example(ctx: click.Context) -> None:
 def test_examples_are_taken(ctx: click.Context) -> None:
     for line in re.findall(r"^lab (.*)$", commandpages.page(ctx).partition("## Example")[2], re.MULTILINE):
         dryrun.parse(line)
-
-
-@click.command()
-@click.option("--much", help="Of `a|b`, not <c> or *d*.", default="x_y", show_default=True)
-def made_up(much: str) -> None:
-    """Do it.
-
-    As `lab --help` says:
-    with [all] of it.
-
-    \b
-    Examples:
-      lab made-up --much 1 | tee log
-        lab made-up
-    """
-
-
-def test_what_help_says_is_text() -> None:
-    above = commandpages.top()
-    text = commandpages.page(click.Context(made_up, info_name="made-up", parent=above))
-    assert text.startswith("# lab made-up\n")
-    assert "As `lab --help` says: with \\[all\\] of it." in text
-    assert "`--much TEXT`\n: Of `a|b`, not \\<c\\> or \\*d\\*. \\[default: x\\_y\\]" in text
-    assert text.endswith("## Examples\n\n```text\nlab made-up --much 1 | tee log\n  lab made-up\n```\n")
-
-
-class Inner(msgspec.Struct):
-    """In it."""
-
-    one: int
-
-
-class Outer(msgspec.Struct, tag_field="t", tag="outer"):
-    """A record, <of> sorts."""
-
-    inner: list[Inner]
-    words: dict[str, list[str]]
-    kind: Literal[1, "two"]
-    verdict: Outcome = Outcome.SAME
-    pair: tuple[int, str] | None = None
-    late: list[float] = msgspec.field(default_factory=list, name="later")
-
-
-def test_a_record_is_a_table_in_words_of_json() -> None:
-    assert recordtables.closure(Outer) == [Outer, Inner]
-    assert recordtables.markdown(Outer).splitlines() == [
-        "**`Outer`**: A record, \\<of> sorts.",
-        "",
-        "| field | type | if it is missing |",
-        "|---|---|---|",
-        '| `t` | "outer" | |',
-        "| `inner` | list of `Inner` | an error |",
-        "| `words` | object of list of string | an error |",
-        '| `kind` | `1` or `"two"` | an error |',
-        '| `verdict` | `regression`, `improvement`, `same`, `unknown` | `"same"` |',
-        "| `pair` | list: integer, string or null | `null` |",
-        "| `later` | list of number | `[]` |",
-    ]
-
-
-def test_the_limits_of_exact_mode_are_a_list_with_reasons() -> None:
-    lines = workloadlists.limit_list().splitlines()
-    assert len(lines) == len(limits())
-    for line, limit in zip(lines, limits().values(), strict=True):
-        assert line.startswith(f"- **{limit.name}**: {limit.brief}. ") and line.endswith(limit.reason.split()[-1])
 
 
 @pytest.mark.parametrize("workload", selection.list_workloads(), ids=lambda workload: workload.name)

@@ -77,15 +77,6 @@ def test_man_reads_a_page_without_a_warning(page: Path) -> None:
         assert re.search(rf"^{heading}$", done.stdout, re.MULTILINE), done.stdout
 
 
-@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
-@pytest.mark.parametrize("page", MAN_PAGES, ids=lambda path: path.name)
-def test_mandoc_finds_no_error(page: Path) -> None:
-    done = subprocess.run(
-        ["mandoc", "-T", "lint", "-W", "error", str(page)], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "")
-
-
 @pytest.mark.parametrize("name", ["lab", "lab-ab", "lab-bisect-step"])
 def test_man_finds_a_page_by_its_name_beside_the_command(name: str) -> None:
     if shutil.which("man") is None:

@@ -20,36 +20,18 @@ pytestmark = [
 VBOXMANAGE = "#!/bin/sh\necho 7.0.20r163906\n"
 
 
-def _vagrant(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["vagrant", *words],
-        cwd=folder,
-        env={**os.environ, "HOME": str(folder), "VAGRANT_CHECKPOINT_DISABLE": "1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    shutil.copy(TOP / "Vagrantfile", tmp_path)
-    fake = tmp_path / "bin" / "VBoxManage"
-    fake.parent.mkdir()
-    fake.write_text(VBOXMANAGE)
-    fake.chmod(0o755)
-    return tmp_path
-
-
-def _validated(folder: Path, provider: str) -> subprocess.CompletedProcess[str]:
-    if provider == "libvirt" and "vagrant-libvirt" not in _vagrant(folder, "plugin", "list").stdout:
-        pytest.skip("vagrant-libvirt is not installed")
-    path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    return _vagrant(folder, "validate", VAGRANT_DEFAULT_PROVIDER=provider, PATH=path)
-
-
 @pytest.mark.parametrize("provider", ["libvirt", "virtualbox"])
-def test_vagrant_takes_it(folder: Path, provider: str) -> None:
-    done = _validated(folder, provider)
+def test_vagrant_takes_it(tmp_path: Path, provider: str) -> None:
+    def vagrant(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["vagrant", *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    shutil.copy(TOP / "Vagrantfile", tmp_path)
+    (tmp_path / "VBoxManage").write_text(VBOXMANAGE)
+    (tmp_path / "VBoxManage").chmod(0o755)
+    env = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    env |= {"VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_DEFAULT_PROVIDER": provider}
+    if provider == "libvirt" and "vagrant-libvirt" not in vagrant("plugin", "list").stdout:
+        pytest.skip("vagrant-libvirt is not installed")
+    done = vagrant("validate")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "validated successfully" in done.stdout

@@ -11,9 +11,7 @@ from lab.core import git as lab_git
 from lab.core.git import Repo
 
 from ..fakes.kernel import MMAP_C, commit_all, git, write_kernel
-from . import kinds, layout
 from .history import History, write
-from .layout import LayoutError
 
 SOURCES = [f"lib/file{number}.c" for number in range(6)]
 FULL = (
@@ -100,45 +98,3 @@ def test_the_commits_are_what_is_said_of_them(full: History) -> None:
     assert "+= 4" in _show(full, full.tip, "mm/mmap.c")
     assert "Why." in repo.git("log", "-1", "--format=%B", full.only("culprit").id)
     assert full.only("mends-build").subject == 'Revert "unbuildable"'
-
-
-def test_a_merge_has_what_both_sides_did(full: History) -> None:
-    merge = full.only("merge")
-    main, side = (full.find(parent) for parent in merge.parents)
-    assert (main.kind, side.kind) == ("neutral", "culprit")
-    fork = {full.commits[4].parents[0], main.parents[0]}
-    assert fork == {full.commits[3].id}
-    assert merge.effects == {"culprit"}
-    assert main.effects == frozenset()
-    assert "+= 2" in _show(full, merge.id, "mm/mmap.c")
-    for neighbour in (main, full.commits[4], full.commits[5]):
-        assert str(neighbour.symbol) in _show(full, merge.id, neighbour.paths[0])
-    line = [commit.number for commit in full.first_parents()]
-    assert line == [1, 2, 3, 4, *range(8, 21)]
-
-
-def test_layout_and_seed_decide_every_id(tmp_path: Path, linux: Repo, patches: dict[str, Path]) -> None:
-    def made(name: str, seed: int) -> list[str]:
-        words = "neutral*4 culprit neutral*9"
-        history = write(words, tmp_path / name, linux, seed=seed, patches=patches, sources=SOURCES)
-        return [commit.id for commit in history.commits]
-
-    assert made("one.git", 1) == made("two.git", 1)
-    assert not set(made("three.git", 1)) & set(made("four.git", 2))
-
-
-def _flat(items: list[layout.Item]) -> list[str]:
-    flat = []
-    for item in items:
-        flat += [item] if isinstance(item, str) else [*_flat(list(item.side)), *_flat(list(item.main)), "merge"]
-    return flat
-
-
-@pytest.mark.parametrize("number", [28, 64, 200])
-def test_the_story_has_everything(number: int) -> None:
-    for seed in range(5):
-        words = _flat(layout.parse(layout.story(number, seed=seed)))
-        assert words.count("neutral") == number
-        assert set(words) == {*kinds.KINDS, "merge", "base"}
-    with pytest.raises(LayoutError, match="at least 28"):
-        layout.story(27)

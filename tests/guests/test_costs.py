@@ -204,13 +204,6 @@ def test_prices(event: str, price: int) -> None:
     assert costs.price(event, PRICES) == price
 
 
-def test_prices_of_a_machine_are_its_costs() -> None:
-    machine = hardware.load()
-    prices = costs.prices_of(machine)
-    assert set(prices) == {*machine.cost.given(), "overlap"}
-    assert (prices["instruction"], prices["walk_4k"], prices["overlap"]) == (300, 50_000, 2)
-
-
 # ---- corners
 
 EVENTS = [
@@ -248,17 +241,6 @@ def test_corners_are_those_of_all_prices_in_the_box(seed: int) -> None:
     # What overlaps is divided in whole thousandths.
     assert ratio(least) <= min(ratios) + 1e-5
     assert ratio(most) >= max(ratios) - 1e-5
-
-
-def test_the_same_events_have_one_ratio_everywhere() -> None:
-    events = {"instruction": 100.0, "walk_4k": 2.0}
-    assert costs.corners(events, events, PRICES, BOX) == (PRICES, PRICES)
-
-
-def test_a_price_that_nothing_depends_on_stays() -> None:
-    least, most = costs.corners({"instruction": 100}, {"instruction": 100, "walk_4k": 1}, PRICES, BOX)
-    assert least == {**PRICES, "instruction": 2000, "walk_4k": 20_000}
-    assert most == {**PRICES, "instruction": 500, "walk_4k": 90_000}
 
 
 def test_the_box_of_a_machine_is_its_ranges() -> None:

@@ -66,19 +66,6 @@ def test_an_arm64_guest_has_ports_of_its_own_and_numbers_from_a_fixed_seed() -> 
     assert after(words, "-accel") == ["tcg,thread=single,tb-size=96"] and after(words, "-rtc")[0].endswith(",clock=vm")
 
 
-def test_what_is_booted(tmp_path: Path) -> None:
-    words = argv()
-    assert words[0] == QEMU.path
-    assert after(words, "-kernel") == ["/k/vmlinux"] and after(words, "-initrd") == ["/r/initrd.cpio"]
-    assert after(words, "-append") == ["console=ttyS0 quiet"]
-    assert after(words, "-smp") == ["2"] and after(words, "-m") == ["640M"]
-    assert "size=640M" in after(words, "-object")[0]
-    assert after(words, "-chardev") == [
-        "file,id=console,path=/r/console.log",
-        "file,id=report,path=/r/report.jsonl",
-    ]
-
-
 def test_a_comma_in_a_path_stays_in_the_path() -> None:
     assert after(argv(folder="/a,b"), "-chardev")[0] == "file,id=console,path=/a,,b/console.log"
 

@@ -14,7 +14,6 @@ from lab.guests import file_systems
 from lab.guests.run import Arm
 from lab.kernels import kconfig
 from lab.kernels.kconfig import FILE_SYSTEMS, RAM_DISK
-from lab.kernels.spec import parse
 from lab.workloads import selection
 
 from ..fakes.guest import kernel
@@ -127,8 +126,3 @@ def test_by_hand_it_is_made_by_the_same_program() -> None:
 def test_a_built_kernel_has_it_built_in() -> None:
     assert kconfig.mount_needs("xfs").required == {RAM_DISK, FILE_SYSTEMS["xfs"]}
     assert kconfig.mount_needs("tmpfs") == kconfig.mount_needs(None) == kconfig.NOTHING
-
-
-def test_other_file_systems_are_refused() -> None:
-    with pytest.raises(UserError, match=r"mount\.fs=zfs: not a value of mount\.fs"):
-        parse("v6.12@mount.fs=zfs")

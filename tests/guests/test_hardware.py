@@ -78,12 +78,6 @@ def test_every_shipped_machine_has_a_cpu_that_runs_the_same_everywhere(name: str
     assert "fsrm" in guest.lacks and "rdrand" in guest.off
 
 
-def test_the_guest_of_exact_mode_is_no_machine() -> None:
-    assert hardware.names() == ["sapphire-rapids", "sierra-forest", "zen4"]
-    assert hardware.names("arm64") == ["neoverse-n1"] and hardware.names("riscv64") == []
-    assert hardware.DEFAULT in hardware.names()
-
-
 def test_arguments_are_whole_numbers() -> None:
     arguments = dict(word.split("=") for word in hardware.load("sapphire-rapids").arguments())
     assert arguments["dtlb_4k"] == "96:6"
@@ -115,21 +109,13 @@ def test_an_unknown_machine_gets_the_closest_name() -> None:
         ("schema = 1", "schema = 2", "schema 2 is not known"),
         ("schema = 1", "", "the key 'schema' is missing"),
         ("schema = 1", "schema = ", "not valid TOML"),
-        ("[overlap]", "[overlapp]", "unknown key 'overlapp'"),
         ("entries = 72, ways = 72", "entries = 72, ways = 7", "7 ways do not divide 72 entries"),
-        ("kib = 1024, ways = 8", "kib = 1024, ways = 7", "7 ways do not divide 16384 lines"),
         ("misses = { count = 2", "misses = { count = 0", "0 is not between 1 and 64"),
         ("cycles = 0.3", "cycles = -1", "is not at least 0.0"),
         ("low = 25, high = 80", "low = 25", "cost.walk_4k: low without high"),
-        ("low = 25, high = 80", "high = 80", "cost.walk_4k: high without low"),
-        ("low = 25, high = 80", "low = 51, high = 80", "cost.walk_4k: 50 is not between low = 51 and high = 80"),
         ("low = 25, high = 80", "low = 80, high = 25", "cost.walk_4k: 50 is not between low = 80 and high = 25"),
-        ("low = 25, high = 80", "low = nan, high = 80", "is not at least 0.0"),
         ("low = 25, high = 80", "low = 25, high = inf", "is not at most 100000"),
         ("low = 0.2, high = 0.8", "low = 0, high = 0.8", "cost.instruction: 0 cycles; between 0 and 10 is possible"),
-        ("low = 1, high = 8", "low = 0, high = 8", "is not at least 1"),
-        ("low = 1, high = 8", "low = 3, high = 8", "overlap.misses: 2 is not between low = 3 and high = 8"),
-        ("streams = { count = 32", "streams = { low = 1, high = 64, count = 32", "unknown key"),
         ("cycles = 7,", "", ":28: cost.stlb_hit: the key 'cycles' is missing"),
         ("atomic = {", "atomics = {", "unknown key 'atomics'"),
         ('cpu = "Nehalem,', 'cpu = "max -device x,', "guest.cpu"),

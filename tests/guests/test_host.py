@@ -168,14 +168,6 @@ def test_each_round_is_looked_at_on_its_own(tmp_path: Path) -> None:
     assert not watch.stop().disturbed
 
 
-def test_this_very_host_can_be_looked_at() -> None:
-    assert [fact.name for fact in host.survey([0])] == NAMES
-    watch = Watch([0])
-    watch.start()
-    seen = watch.stop()
-    assert seen.suspended_s < 1
-
-
 # ---- memory
 
 

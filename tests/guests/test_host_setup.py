@@ -82,14 +82,6 @@ def turn(host: Path, path: str, value: str | None, *, dry: bool = False) -> dict
     return changes
 
 
-def test_a_switch_is_read_and_turned(host: Path) -> None:
-    assert turn(host, THP, None) == {"path": THP, "before": "always", "after": "always", "changed": False}
-    assert turn(host, THP, "never", dry=True)["after"] == "never"
-    assert said(host)[THP] == "[always] madvise never"
-    assert turn(host, THP, "never") == {"path": THP, "before": "always", "after": "never", "changed": True}
-    assert not turn(host, THP, "never")["changed"]
-
-
 def test_a_switch_that_refuses_says_why(host: Path) -> None:
     (host / "sys/kernel/mm/ksm/run").unlink()
     (host / "sys/kernel/mm/ksm/run").mkdir()

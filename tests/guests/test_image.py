@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 from lab.core import ansible, records
-from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.errors import BuildFailed, HostFailed
 from lab.guests import image as guest_image
-from lab.guests import initrd
 from lab.guests.image import Image, Recipe
 from lab.kernels.compilers import Compiler
-from lab.workloads import selection
 
 from ..core.test_cpio import members
 from ..fakes.build import compiler, own_folders, quiet
-from ..fakes.guest import WORKLOAD, write_workload
 
 MMDEBSTRAP = """\
 #!/bin/sh
@@ -88,24 +85,6 @@ def test_packages_that_cannot_be_had_are_the_hosts_failure(
         (home / "fail").unlink()
     assert not isinstance(caught.value, BuildFailed) and caught.value.log is not None
     assert guest_image.built() == [image], "nothing that looks finished"
-
-
-@needs_static
-def test_a_slice_holds_what_one_workload_needs_and_only_that(image: tuple[Image, Path], tmp_path: Path) -> None:
-    path = initrd.pack_initrd(image, selection.load("alloc-burst"))
-    names = [name for name, _, _ in members(path.read_bytes())]
-    assert names == ["init", "usr", "usr/bin", "usr/bin/alloc-burst", "TRAILER!!!"]
-    before = path.stat().st_mtime_ns
-    assert initrd.pack_initrd(image, selection.load("alloc-burst")).stat().st_mtime_ns == before
-    text = WORKLOAD.replace("/usr/bin/mine", "/usr/bin/fio").replace('"mine"', '"other"')
-    other = initrd.pack_initrd(image, selection.load(write_workload(tmp_path / "other", text)))
-    assert "usr/bin/fio" in [name for name, _, _ in members(other.read_bytes())]
-
-
-@needs_static
-def test_a_workload_whose_program_is_not_in_the_image_is_refused(image: tuple[Image, Path], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="workload mine needs /usr/bin/mine, which the guest image guest does not have"):
-        initrd.pack_initrd(image, selection.load(write_workload(tmp_path / "mine")))
 
 
 def test_the_key_depends_on_recipe_sources_suite_and_compiler(tmp_path: Path) -> None:

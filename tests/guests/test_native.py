@@ -67,17 +67,6 @@ def test_hosts_of_one_kind_give_the_same_machine(name: str, walk: int) -> None:
     assert all(reading.low <= reading.value <= reading.high for reading in machine.measured.values())
 
 
-def test_every_value_says_where_it_is_from() -> None:
-    machine = _fit(_recorded("clean")).machine
-    assert (machine.cost.rep_line.cycles, machine.cost.rep_memory.cycles) == pytest.approx((0.35, 6.3), rel=0.2)
-    costs = {name: getattr(machine.cost, name) for name in machine.cost.__struct_fields__}
-    assert {cost.source.split(":")[0] for cost in costs.values() if cost} <= {"measured here", "from zen4"}
-    assert costs["memory"].source.startswith("measured here: ")
-    assert machine.tlb.itlb_4k.source.startswith("from zen4: not measured (CPUID of an EPYC 9124")
-    assert "32 to 40 KiB" not in machine.cache.l1d.source
-    assert machine.cache.l1d.source == "CPUID: 32 KiB, 8 ways; measured here: between 32 and 40 KiB"
-
-
 def test_without_huge_pages_it_says_so_and_takes_the_base_machines() -> None:
     measured = _fit(_recorded("no-huge-pages"))
     assert "walk_2m: huge pages are not available; taken from zen4" in measured.notes
@@ -114,12 +103,6 @@ def test_a_flush_of_one_page_that_is_one_of_all_is_noticed(other_page: float, fl
     assert machine.measured["flush_page_cycles"].value == pytest.approx(other_page)
 
 
-def test_huge_pages_that_the_hypervisor_splits_are_noticed() -> None:
-    measured = _fit(_recorded("clean"))
-    assert "dtlb_2m: the hypervisor maps huge pages by small ones; taken from zen4" in measured.notes
-    assert measured.machine.cost.walk_2m.source.startswith("measured here")
-
-
 def test_a_cache_that_others_fill_is_named() -> None:
     measured = _fit(_recorded("clean"))
     (note,) = [note for note in measured.notes if note.startswith("llc: ")]
@@ -147,10 +130,6 @@ def test_a_clock_that_does_not_hold_still_is_refused() -> None:
         _fit(unstable)
     assert caught.value.exit_status == 4
     assert "--cpu" in str(caught.value.hint)
-
-
-def _drift(number: int) -> float:
-    return 1 - 0.05 * number / 200
 
 
 def test_a_host_on_which_nothing_could_be_measured_is_refused() -> None:
@@ -183,24 +162,6 @@ def test_a_tlb_unlike_the_base_machines_is_the_measured_one() -> None:
 
 
 # --- curves ---
-
-SIZES = [16, 32, 48, 64, 72, 80, 96, 128, 192, 256, 512, 1024, 1536, 2048, 2560, 3072, 4096, 6144, 8192]
-
-
-def test_a_tlb_of_two_levels_by_hand() -> None:
-    points = [(x, 0.0 if x <= 64 else 7.0 if x <= 1536 else 57.0) for x in SIZES]
-    found = reach.fit_tlb(points)
-    assert found.hit == 7
-    assert found.walk == pytest.approx(50)
-    assert (found.first.low, found.first.high) == (64, 72)
-    assert found.second and found.second.low <= 1536 <= found.second.high
-
-
-def test_a_tlb_that_evicts_at_random_by_hand() -> None:
-    points = [(x, (x > 72) * 7.0 + 60 * reach._misses_of_random(x / 2000)) for x in SIZES]
-    found = reach.fit_tlb(points)
-    assert found.walk == pytest.approx(60, rel=0.05)
-    assert found.second and found.second.value == pytest.approx(2000, rel=0.1)
 
 
 def test_strings_by_hand() -> None:

@@ -105,8 +105,3 @@ def test_arms_that_were_sampled_differently_are_not_compared() -> None:
     assert found.symbols == [] and "different events" in str(found)
     assert str(perf_record.difference(None, profile(a=5))) == "perf took no samples: the case is too short for it"
     assert perf_record.difference(None, None).samples == (0, 0)
-
-
-def test_without_a_pmu_it_is_said() -> None:
-    one = profile("cpu-clock", a=5)
-    assert "share of cpu-clock, there being no PMU, 5 and 5 samples" in str(perf_record.difference(one, one))

@@ -45,12 +45,6 @@ def test_events_that_took_turns_say_for_how_long() -> None:
     assert found.shares == {"dTLB-load-misses": 45.67}
 
 
-def test_an_event_without_a_counter_has_no_number() -> None:
-    found = perf_stat.read([line("iTLB-load-misses", "<not counted>", 0.0), line("cycles", "<not supported>")])
-    assert (found.values, found.shares) == ({}, {})
-    assert (found.not_counted, found.not_supported) == (("iTLB-load-misses",), ("cycles",))
-
-
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '{"event": "cycles"}', "\x1b[0m{", '"event"', "{" * 100])
 def test_any_other_line_is_the_programs(text: str) -> None:
     assert perf_stat.read([text]).rest == (text,)
@@ -71,14 +65,6 @@ def test_a_host_without_a_pmu_is_known(tmp_path: Path) -> None:
 def test_page_walks_are_asked_for_where_perf_has_a_name_for_them() -> None:
     assert perf_stat.events([]) == (*SOFTWARE, *HARDWARE)
     assert perf_stat.events(["dtlb_load_misses.walk_active", "other"]) == (*SOFTWARE, *HARDWARE, WALKS[0])
-
-
-def test_every_event_is_a_metric_of_its_own() -> None:
-    metrics = [event.metric for event in (*SOFTWARE, *HARDWARE, *WALKS)]
-    assert len({metric.name for metric in metrics}) == len(metrics)
-    assert not any(metric.primary for metric in metrics)
-    assert {metric.better for metric in metrics} == {"lower", "neither"}
-    assert perf_stat.metric_name("dTLB-load-misses") == "perf-dtlb-load-misses"
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])

@@ -62,20 +62,6 @@ def test_the_table_is_found_in_the_image() -> None:
     assert alternatives.read(elf(rows)[:100]) == [] and alternatives.read(b"MZ") == []
 
 
-def test_features_have_the_kernels_names() -> None:
-    assert [alternatives.name_of(*feature) for feature in (FSRM, ERMS, SMAP, PCID)] == ["fsrm", "erms", "smap", "pcid"]
-    named = {
-        "xsaves": (10, 3),
-        "clzero": (13, 0),
-        "rdpid": (16, 22),
-        "la57": (16, 16),
-        "fsrs": (12, 11),
-        "pku": (16, 3),
-    }
-    assert {name: (word, bit) for name, (word, bit) in named.items() if alternatives.name_of(word, bit) != name} == {}
-    assert alternatives.name_of(12, 31) == "cpuid:7:1:eax:31"
-
-
 def test_features_of_a_cpu() -> None:
     words = {(7, 0, "EBX"): 1 << 20 | 1 << 9, (1, 0, "ECX"): 1 << 26, (7, 0, "ECX"): 1 << 3}
     assert alternatives.features(words) == {"smap", "erms", "xsave", "osxsave", "pku", "ospke"}

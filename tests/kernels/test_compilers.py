@@ -17,13 +17,6 @@ def _compiler(family: str = "gcc", major: int = 12) -> Compiler:
     return Compiler(command=f"{family}-{major}", family=family, major=major, version="v", linker="ld")
 
 
-def test_the_default_compiler_is_gcc_and_says_so() -> None:
-    found = compilers.identify()
-    assert (found.command, found.family) == ("gcc", "gcc")
-    assert "gcc" in found.version and "ld" in found.linker.lower()
-    assert f"{found.major}." in found.version
-
-
 def test_clang_is_told_from_gcc_though_it_defines_gnuc_too(tmp_path: Path) -> None:
     macros = "#define __GNUC__ 4\\n#define __clang_major__ 17\\n"
     found = compilers.identify(str(write_compiler(tmp_path, "cc17", "clang version 17.0.1", macros=macros)))
@@ -54,12 +47,9 @@ def test_one_that_is_missing_is_misuse_when_it_was_named_and_the_hosts_lack_when
     [
         ("gcc", 12, (5, 16), "use-after-free"),
         ("gcc", 12, (5, 17), None),
-        ("gcc", 14, (5, 10), "use-after-free"),
         ("gcc", 15, (6, 13), "C23"),
-        ("gcc", 15, (6, 14), None),
         ("gcc", 11, (5, 5), "fno-common"),
         ("gcc", 11, (5, 10), None),
-        ("gcc", 9, (4, 4), None),
         ("clang", 17, (4, 4), None),
     ],
 )

@@ -31,14 +31,11 @@ linux-image-6.12.117+deb12-cloud-amd64 6.12.117-1~deb12u1 kmod, linux-base (>= 4
 linux-image-6.12.118+deb12-cloud-amd64-unsigned 6.12.118-1~deb12u1
 linux-image-6.12.117+deb12-amd64 6.12.117-1~deb12u1
 linux-image-cloud-amd64 6.12.117-1~deb12u1 linux-image-6.12-cloud-amd64
-linux-image-7.0.1-cloud-amd64-unsigned 7.0.1-1
 linux-image-7.2-cloud-amd64 7.2.12-1 linux-image-7.2.12-cloud-amd64
 linux-image-7.2.12-cloud-amd64 7.2.12-1 kmod, linux-base-7.2.12-cloud-amd64, linux-binary-7.2.12-cloud-amd64
 linux-binary-7.2.12-cloud-amd64 7.2.12-1 linux-base-7.2.12-cloud-amd64
 linux-binary-unsigned-7.2.12-cloud-amd64 7.2.12-1 linux-base-7.2.12-cloud-amd64
 linux-base-7.2.12-cloud-amd64 7.2.12-1
-linux-image-7.1.3-cloud-amd64 7.1.3-1 linux-base-7.1.3-cloud-amd64, linux-binary-7.1.3-cloud-amd64
-linux-binary-7.1.3-cloud-amd64 7.1.3-1 linux-base-7.1.3-cloud-amd64
 linux-image-loop-amd64 1 linux-image-loop-amd64"""
 
 SUITES = {
@@ -140,22 +137,15 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("6.12", "linux-image-6.12.117+deb12-cloud-amd64"),
         ("6.12.9", "linux-image-6.12.9+deb12-cloud-amd64"),
         ("6.12.118", "linux-image-6.12.118+deb12-cloud-amd64-unsigned"),
-        ("7.0", "linux-image-7.0.1-cloud-amd64-unsigned"),
-        ("7.1", "linux-binary-7.1.3-cloud-amd64"),
         ("7.2", "linux-binary-7.2.12-cloud-amd64"),
         ("linux-image-7.2-cloud-amd64", "linux-binary-7.2.12-cloud-amd64"),
-        ("linux-image-7.2.12-cloud-amd64", "linux-binary-7.2.12-cloud-amd64"),
         ("linux-binary-unsigned-7.2.12-cloud-amd64", "linux-binary-unsigned-7.2.12-cloud-amd64"),
         ("linux-image-cloud-amd64", "linux-image-6.12.117+deb12-cloud-amd64"),
         ("linux-image-6.1.0-50-cloud-amd64", "linux-image-6.1.0-50-cloud-amd64"),
     ],
 )
-def test_resolved(body: str, package: str) -> None:
+def test_resolved(body: str, package: str, apt: Path) -> None:
     assert resolve(body).package == package
-
-
-def test_what_the_host_offers_is_found_without_other_lists(apt: Path) -> None:
-    resolve("6.12")
     assert asked(apt) == []
 
 
@@ -165,15 +155,11 @@ def test_what_the_host_offers_is_found_without_other_lists(apt: Path) -> None:
         ("trixie-backports/7.2", "linux-binary-7.2.13+deb13-cloud-amd64=7.2.13-1~bpo13+1"),
         ("trixie-backports/7.2.14", "linux-binary-unsigned-7.2.14+deb13-cloud-amd64=7.2.14-1~bpo13+1"),
         ("trixie-backports/linux-image-cloud-amd64", "linux-binary-7.3.4+deb13-cloud-amd64=7.3.4-1~bpo13+1"),
-        ("trixie/linux-image-cloud-amd64", "linux-image-6.12.107+deb13-cloud-amd64=6.12.107-1"),
         ("trixie/6.12", "linux-image-6.12.107+deb13-cloud-amd64=6.12.107-1"),
         ("bookworm/6.1", "linux-image-6.1.0-57-cloud-amd64=6.1.193-1"),
-        ("bookworm/6.1.170-1", "linux-image-6.1.0-50-cloud-amd64=6.1.170-1"),
         ("6.16", "linux-image-6.16.12+deb12-cloud-amd64=6.16.12-1~bpo12+1"),
         ("7.3.4-1~bpo13+1", "linux-binary-7.3.4+deb13-cloud-amd64=7.3.4-1~bpo13+1"),
         ("linux-image-7.3.4+deb13-cloud-amd64", "linux-binary-7.3.4+deb13-cloud-amd64=7.3.4-1~bpo13+1"),
-        ("linux-binary-7.2.13+deb13-cloud-amd64", "linux-binary-7.2.13+deb13-cloud-amd64=7.2.13-1~bpo13+1"),
-        ("linux-image-6.12.107+deb13-amd64", "linux-image-6.12.107+deb13-amd64=6.12.107-1"),
     ],
 )
 def test_resolved_in_any_suite(body: str, label: str, apt: Path) -> None:
@@ -244,10 +230,8 @@ def test_without_a_network_the_lists_are_those_of_before(apt: Path, capsys: pyte
             "no cloud-amd64 kernel of version 5.10 in any suite of Debian",
             "kernels of 6.1, 6.12, 6.16, 7.2, 7.3",
         ),
-        ("6.12.91", "no cloud-amd64 kernel of version 6.12.91 in any suite", "there are kernels of 6.12.90, 6.12.107"),
         ("trixie/7.2", "of version 7.2 in trixie", "it is in trixie-backports; there are kernels of 6.12"),
         ("trixy/6.12", "no suite called trixy", "did you mean trixie?"),
-        ("experimental/7.4", "no suite called experimental", "There are bookworm, bookworm-updates,"),
         ("trixie-backports", "no package called trixie-backports", "write deb:trixie-backports/VERSION"),
         ("trixie/", "deb:trixie/ names no kernel", "deb:trixie-backports/7.2"),
         (
@@ -305,8 +289,6 @@ def test_what_is_available(capsys: pytest.CaptureFixture[str]) -> None:
     assert "7.2 requires --available" in capsys.readouterr().err
     assert main.run(["kernel", "list", "--arch", "arm64"]) == 2
     assert "--arch requires --available" in capsys.readouterr().err
-    assert main.run(["kernel", "list", "--available", "--arch", "arm46"]) == 2
-    assert "no architecture called 'arm46'" in capsys.readouterr().err
 
 
 def test_fetched_once_and_unpacked(apt: Path) -> None:
@@ -366,7 +348,6 @@ def test_the_newest_source_of_a_version(apt: Path, body: str, version: str) -> N
     [
         ("7.4", "no source package of Linux 7.4 in any suite of Debian", "there is one of 7.2, 7.3"),
         ("bookworm/7.2", "no source package of Linux 7.2 in bookworm", "7.2, 7.3"),
-        ("7.2.1", "no source package of Linux 7.2.1", "7.2, 7.3"),
         ("linux", "src:linux names no version", "src:7.2"),
         ("nowhere/7.2", "no suite called nowhere", "trixie"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,21 +9,7 @@ import pytest
 
 from lab.core.progress import QUIET
 from lab.kernels import default_tree
-from lab.kernels.default_tree import commit_of
 from lab.kernels.package_lists import Offer, PackageLists
-
-UPSTREAM = ("efa7df3e3bb5", "d4148aeab412", "249608ee4713")
-
-
-@pytest.mark.parametrize("name", default_tree.names())
-def test_every_patch_has_a_message_and_is_numbered(name: str) -> None:
-    for number, patch in enumerate(default_tree.patches(name), start=0 if name == "thp-alignment" else 1):
-        assert patch.name.startswith(f"{number:04}-")
-        message, _ = commit_of(patch)
-        subject, _, body = message.partition("\n\n")
-        assert re.match(r"[\w/, ]+: \w", subject)
-        assert all(len(line) <= 80 for line in message.splitlines())
-        assert body.strip()
 
 
 @pytest.mark.parametrize("offered", [True, False])

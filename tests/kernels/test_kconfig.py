@@ -6,7 +6,6 @@ import pytest
 
 from lab.core.paths import room
 from lab.kernels import architecture, kconfig
-from lab.kernels.kconfig import NOTHING, Needs
 
 CONFIG = """\
 # Automatically generated file; DO NOT EDIT.
@@ -56,31 +55,7 @@ def test_a_workload_gets_what_it_needs_unless_the_spec_decided() -> None:
     assert kconfig.missing([("CONFIG_INET", "n"), ("CONFIG_VIRTIO_BALLOON", "y")], needs) == ()
 
 
-def test_a_case_gets_what_it_needs_where_the_tree_has_it() -> None:
-    wanted = kconfig.missing([], ["CONFIG_INET", "CONFIG_VIRTIO_BALLOON"])
-    required, optional = kconfig.requested([], wanted)
-    assert (required, optional) == (kconfig.requested([])[0], {**kconfig.requested([])[1], **dict(wanted)})
-    assert optional["CONFIG_VIRTIO_BALLOON"] == "y"
-    one, other = Needs(frozenset("a"), frozenset("b")), Needs(frozenset("c"), frozenset("b"))
-    assert one | other | NOTHING == Needs(frozenset("ac"), frozenset("b"))
-
-
 def test_dropped_is_what_did_not_stay_as_asked() -> None:
     wanted = {"CONFIG_A": "y", "CONFIG_B": "y", "CONFIG_C": "n", "CONFIG_D": "n", "CONFIG_E": "64"}
     resolved = {"CONFIG_A": "y", "CONFIG_C": "y", "CONFIG_E": "8"}
     assert kconfig.dropped(wanted, resolved) == {"CONFIG_B": "n", "CONFIG_C": "y", "CONFIG_E": "8"}
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"), [("CONFIG_SLUB_DEBUGG", "did you mean CONFIG_SLUB_DEBUG"), ("CONFIG_QQQQ", "spelling")]
-)
-def test_an_unknown_symbol_comes_with_what_was_meant(name: str, hint: str) -> None:
-    error = kconfig.explain_dropped({name: "n"}, {name: "y"}, {"SLUB_DEBUG", "SMP"})
-    assert error.message == f"{name}: no such kconfig symbol in this tree"
-    assert hint in str(error.hint)
-
-
-def test_a_known_symbol_that_was_dropped_says_what_it_became() -> None:
-    error = kconfig.explain_dropped({"CONFIG_A": "n", "CONFIG_B": "8"}, {"CONFIG_A": "y", "CONFIG_B": "64"}, {"A", "B"})
-    assert error.message == "kconfig dropped CONFIG_A=y became n, CONFIG_B=64 became 8"
-    assert error.exit_status == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import struct
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from lab.kernels.kernel import Kernel, common_machine, resolve
 
 from ..fakes.build import own_folders
 from ..fakes.guest import kernel
+from ..fakes.kernel_image import bzimage, elf
 from ..fakes.work import quiet
-from .test_files import elf
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +28,7 @@ def _obtain(path: Path) -> Kernel:
 
 
 def _bzimage(path: Path, vmlinux: bytes) -> Path:
-    payload = gzip.compress(vmlinux, mtime=0) + struct.pack("<I", len(vmlinux))
-    image = bytearray(2048)
-    image[0x1F1] = 3
-    image[0x202:0x206] = b"HdrS"
-    struct.pack_into("<H", image, 0x20E, 0x300)
-    image[0x500:0x520] = b"6.12.1-test (me@here) #1 SMP".ljust(32, b"\0")
-    struct.pack_into("<II", image, 0x248, 0, len(payload))
-    path.write_bytes(bytes(image) + payload)
+    path.write_bytes(bzimage(gzip.compress(vmlinux)))
     return path
 
 

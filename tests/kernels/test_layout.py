@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from lab.core.errors import UserError
-from lab.core.process import find_tool
 from lab.kernels import layout, trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import resolve
@@ -58,32 +56,6 @@ def test_every_statement_stays_and_groups_come_before_it() -> None:
         assert new.index(f"*a.o({section})") < new.index(f"*({section}")
 
 
-def test_the_linker_places_the_functions_of_objects_in_that_order(tmp_path: Path) -> None:
-    """A program of three objects, by the statements that the kernel's script gets."""
-
-    def order(number: int | None) -> list[str]:
-        text = SCRIPT if number is None else layout.rewrite(SCRIPT, number)
-        statements = text.partition("ALIGN_FUNCTION();")[2].partition("\n\n")[0].replace("\\", "")
-        script = tmp_path / "script"
-        script.write_text(f"SECTIONS {{ .text : {{ {statements.replace('TEXT_MAIN', '.text')} }} }}\n")
-        objects = [str(tmp_path / f"{name}.o") for name in names]
-        ld, nm = find_tool("ld", package="binutils"), find_tool("nm", package="binutils")
-        made = tmp_path / "made"
-        subprocess.run([ld, "-e", "main", "-T", script, "-o", made, *objects], check=True)
-        listed = subprocess.run([nm, "-n", made], check=True, capture_output=True, text=True).stdout
-        return [line.split()[2] for line in listed.splitlines() if line.split()[2] in names]
-
-    names = ["main", "fork", "mmap", "slub", "exec3"]
-    gcc = find_tool("gcc", package="gcc")
-    for name in names:
-        (tmp_path / f"{name}.c").write_text(f"int {name}(void) {{ return {len(name)}; }}\n")
-        subprocess.run([gcc, "-c", "-o", tmp_path / f"{name}.o", tmp_path / f"{name}.c"], check=True)
-    assert order(None) == names
-    orders = [order(number) for number in range(1, 5)]
-    assert all({*one} == {*names} for one in orders)
-    assert len({tuple(one) for one in orders}) > 1 and any(one != names for one in orders)
-
-
 @pytest.mark.parametrize(
     ("text", "number", "expected"),
     [
@@ -92,7 +64,6 @@ def test_the_linker_places_the_functions_of_objects_in_that_order(tmp_path: Path
         ("v6.12+fix.patch%CONFIG_SLUB=y@thp=never", 1, "v6.12+fix.patch+layout-1%CONFIG_SLUB=y@thp=never"),
         ("v6.12+layout-3", 1, "v6.12+layout-4"),
         ("v6.12+layout-3+fix.patch", 2, "v6.12+fix.patch+layout-5"),
-        ("worktree:/tmp+layout-1", 1, "worktree:/tmp+layout-2"),
     ],
 )
 def test_a_spec_with_another_layout(text: str, number: int, expected: str) -> None:

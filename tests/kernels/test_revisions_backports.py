@@ -10,7 +10,6 @@ from lab.core.errors import UserError
 from lab.core.git import Repo
 from lab.kernels import revisions
 
-from ..fakes import kernel as fakekernel
 from ..fakes.kernel import UPSTREAM, commit_all, make_kernel
 
 OTHER = "efa7df3" + "0" * 33
@@ -35,17 +34,6 @@ def test_forms(line: str) -> None:
 )
 def test_not_forms(line: str) -> None:
     assert revisions.upstream_of(f"subject\n\n{line}\n") == []
-
-
-def test_found_by_prefix_and_in_full(tmp_path: Path) -> None:
-    top = make_kernel(tmp_path / "linux")
-    repo = Repo(top / ".git")
-    expected = fakekernel.git(top, "rev-parse", "HEAD~1")
-    for prefix in (UPSTREAM[:7], UPSTREAM[:12], UPSTREAM):
-        found = revisions.find(repo, prefix, head="HEAD")
-        assert found is not None
-        assert (found.commit, found.subject, found.upstream) == (expected, "mm: align", UPSTREAM)
-    assert revisions.find(repo, "0123456789ab", head="HEAD") is None
 
 
 def test_the_newest_of_several_is_taken(tmp_path: Path) -> None:

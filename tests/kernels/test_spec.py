@@ -14,10 +14,7 @@ from lab.kernels.spec import parse, split
     "text",
     [
         "v6.12",
-        "efa7df3e3bb5^",
-        "HEAD~3",
         "main@{1}",
-        "main@{upstream}",
         "HEAD^{/fix 100%}",
         "a@b",
         "-x",
@@ -39,24 +36,6 @@ def test_suffixes_in_either_order(order: str) -> None:
     assert parsed.settings == (("thp", "never"), ("thp.defrag", "defer+madvise"), ("hugepages", "8"))
 
 
-def test_values_may_contain_commas_and_be_empty() -> None:
-    parsed = parse("HEAD@cmdline.isolcpus=1,2,cmdline.nosmt=,sysctl.vm.swappiness=1")
-    assert parsed.settings == (
-        ("cmdline.isolcpus", "1,2"),
-        ("cmdline.nosmt", ""),
-        ("sysctl.vm.swappiness", "1"),
-    )
-
-
-def test_an_environment_variable_is_a_setting() -> None:
-    parsed = parse("HEAD@env.GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.check=3,thp=madvise")
-    assert parsed.settings == (
-        ("env.GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.check=3"),
-        ("thp", "madvise"),
-    )
-    assert parse("HEAD@env.EMPTY=").settings == (("env.EMPTY", ""),)
-
-
 def test_a_scheduler_s_feature_is_on_or_off() -> None:
     spelled = parse("HEAD@thp=never,sched_feat.NO_DELAY_DEQUEUE%FOO=y@sched_feat.PLACE_LAG,sched_feat.NEXT_BUDDY=1")
     assert spelled.settings == (
@@ -69,14 +48,17 @@ def test_a_scheduler_s_feature_is_on_or_off() -> None:
     assert parse("HEAD@sched_feat.NO_DELAY_DEQUEUE").body == "HEAD"
 
 
-def test_files_of_debugfs_and_of_the_programs_cgroup() -> None:
-    text = "HEAD@debugfs.sched/preempt=full,cgroup.memory.max=64M,cgroup.cpu.max=50000 100000,cgroup.memory.swap.max=0"
-    assert parse(text).settings == (
-        ("debugfs.sched/preempt", "full"),
-        ("cgroup.memory.max", "64M"),
-        ("cgroup.cpu.max", "50000 100000"),
-        ("cgroup.memory.swap.max", "0"),
-    )
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("cmdline.isolcpus=1,2,cmdline.nosmt=", {"cmdline.isolcpus": "1,2", "cmdline.nosmt": ""}),
+        ("env.A=b.c=1:d=3,thp=madvise", {"env.A": "b.c=1:d=3", "thp": "madvise"}),
+        ("env.EMPTY=", {"env.EMPTY": ""}),
+        ("debugfs.sched/preempt=full,cgroup.cpu.max=5 10", {"debugfs.sched/preempt": "full", "cgroup.cpu.max": "5 10"}),
+    ],
+)
+def test_values_may_contain_commas_and_be_empty(text: str, settings: dict[str, str]) -> None:
+    assert parse(f"HEAD@{text}").settings == (*settings.items(),)
 
 
 @pytest.mark.parametrize(
@@ -133,17 +115,13 @@ def test_kinds(tmp_path: Path) -> None:
     ("text", "message", "hint"),
     [
         ("", "names no kernel", "v6.12"),
-        ("worktree:", "names no kernel", "v6.12"),
         ("@thp=never", "names no kernel", "v6.12"),
         ("v6\n12", "control character", ""),
         ("v6.12@thp=nver", "thp=nver", "madvise"),
-        ("v6.12@thp=never,bogus", "never,bogus", "madvise"),
         ("v6.12@tph=never", "unknown setting 'tph'", "did you mean thp?"),
-        ("v6.12@sysctl=1", "unknown setting 'sysctl'", "did you mean sysctl"),
         ("v6.12@hugepages=-1", "hugepages=-1", "whole number"),
         ("v6.12@hugepages=²", "hugepages", "whole number"),
         ("v6.12@sysctl.vm.x=", "no value", ""),
-        ("v6.12@sysctl.vm..x=1", "sysctl.vm..x", "swappiness"),
         ("v6.12@sysctl.../etc/x=1", "sysctl", "swappiness"),
         ("v6.12@cmdline.a=b c", "no spaces", "each by itself"),
         ("v6.12@thp=never@thp=always", "given twice", ""),
@@ -152,24 +130,16 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6.12@env.LAB_SEED=1", "the lab's own", ""),
         ("v6.12@sched_feat.X=2", "sched_feat.X=2", "0, 1"),
         ("v6.12@sched_feat.NO_X=1", "off by its value", "sched_feat.X=0"),
-        ("v6.12@sched_feat.delay", "'delay' is not the name", "DELAY_DEQUEUE"),
         ("v6.12@debugfs.sched/../x=1", "below /sys/kernel/debug", "sched/"),
-        ("v6.12@debugfs./x=1", "below /sys/kernel/debug", "sched/"),
-        ("v6.12@debugfs.x=", "no value", ""),
-        ("v6.12@cgroup.memory.max=", "no value", ""),
         ("v6.12@cgroup.memory=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
-        ("v6.12@cgroup.cgroup.freeze=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
         ("v6.12@cgroup.memory/max=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
         ("v6.12@lsm=", "not a list of security modules", "landlock"),
-        ("v6.12@lsm=a,,b", "not a list of security modules", "landlock"),
         ("v6.12@mitigations=on", "mitigations=on", "auto,nosmt"),
         ("v6.12@mitigations=off,cmdline.mitigations=auto", "cmdline.mitigations is given twice", ""),
         ("v6.12%FOO=maybe", "CONFIG_FOO=maybe", "y, n, m"),
-        ("v6.12%FOO=", "CONFIG_FOO=", "y, n, m"),
         ("v6.12%foo=y", "'foo'", "FOO"),
         ("deb:6.12%FOO=y", "kconfig changes need a build", "revision"),
         ("file:/x+a.patch", "patches need a build", "revision"),
-        ("deb:6.12+hugetlb-pin-tax", "patches need a build", "revision"),
     ],
 )
 def test_refused(text: str, message: str, hint: str) -> None:

@@ -151,12 +151,6 @@ def test_a_series_of_patches_leads_where_its_commits_do(linux: Path, tmp_path: P
         assert repo.patched_tree(start, patches[:count]) == repo.tree_id(f"HEAD~{5 - count}")
 
 
-def test_a_shallow_clone_works(linux: Path, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "-q", "--depth=2", f"file://{linux}", "shallow")
-    opened = trees.open_tree(str(tmp_path / "shallow"))
-    assert opened.repo.git("rev-list", "--count", opened.head) == "2"
-
-
 def test_clone_by_address(linux: Path) -> None:
     added = trees.add(f"file://{linux}", "mine")
     assert (added.name, added.record.kind) == ("mine", "clone")

@@ -80,20 +80,13 @@ def test_the_curve_grows_to_the_vectors_size(programs: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("program", "case"),
     [
-        ("compaction-stall", ""),
-        ("compaction-stall", "fault"),
         ("compaction-stall", "fault-80"),
         ("compaction-stall", "fault-0-fresh"),
-        ("compaction-stall", "fault-513-fresh"),
         ("compaction-stall", "fault-80-aged"),
-        ("compaction-stall", "fault-80-freshly"),
         ("large-alloc", ""),
-        ("large-alloc", "zero"),
         ("large-alloc", "zero-64-fresh"),
-        ("large-alloc", "zero-0k-fresh"),
         ("large-alloc", "zero-6k-fresh"),
         ("large-alloc", "zero-64k"),
-        ("large-alloc", "zero-64k-pinned"),
         ("large-alloc", "zero-99999999999999999999k-fresh"),
     ],
 )

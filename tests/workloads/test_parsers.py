@@ -74,14 +74,11 @@ def test_percentiles_of_two_directions_are_not_joined() -> None:
     ("lines", "words"),
     [
         ([], "--output-format=json"),
-        (["fio: no such job"], "--output-format=json"),
         (["{", '"jobs": ', "}"], "cannot be read"),
         (["{}"], "of an unknown version printed other fields .* `jobs`"),
         (['{"jobs": []}'], "printed no jobs"),
-        (['{"jobs": [1]}'], r"Expected `object`, got `int` - at `\$.jobs\[0\]`"),
         (['{"jobs": ' + "[" * 100_000 + "]" * 100_000 + "}"], "cannot be read"),
         (without(FIO, '"total_ios"'), "fio-3.33 printed other fields .* `total_ios`"),
-        (without(FIO, '"bw_bytes"'), "fio-3.33 printed other fields .* `bw_bytes`"),
         ([line.replace('"total_ios" : 20000', '"total_ios" : "many"') for line in FIO], "got `str` .*read.total_ios"),
         ([line.replace('"ctx" : 629', '"ctx" : 1' + "0" * 400) for line in FIO], "fio"),
         ([line.replace('"error" : 0', '"error" : 5') for line in FIO], "job null-randread-4k failed with error 5"),
@@ -107,7 +104,6 @@ def test_stress_ng_s_fields_by_their_names() -> None:
     ("lines", "words"),
     [
         ([], "--yaml"),
-        (["stress-ng: info: hello"], "--yaml"),
         (["---", "a: [", "..."], "cannot be read"),
         (["---", "- 1", "..."], "not a table"),
         (["---", "metrics: [1]", "..."], "of 1 stressors"),

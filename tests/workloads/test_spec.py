@@ -100,6 +100,3 @@ def test_an_arm_s_own_win_over_the_workload_s(needy: Workload) -> None:
     assert needy.guest_settings({}, {"cmdline.lsm": "landlock"})["cmdline.lsm"] == "landlock"
     assert needy.environment(arm) == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "A": "1"}
     assert needy.environment({"env.GLIBC_TUNABLES": "x"}) == {"GLIBC_TUNABLES": "x"}
-
-
-# --- the user's files as cases ---

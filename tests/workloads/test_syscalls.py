@@ -69,14 +69,6 @@ def test_the_first_touch_faults_once_in_each_operation(program: Path) -> None:
         assert metrics["ops"] <= metrics["page_faults"] <= metrics["ops"] + 8, case
 
 
-def test_protection_takes_any_size_of_whole_pages(program: Path) -> None:
-    small, large = (
-        json.loads(run(program, "--case", f"mprotect-private-{size}").stdout)["metrics"] for size in ("4k", "4000k")
-    )
-    assert large["operation_time"] > small["operation_time"]
-    assert small["ops"] > large["ops"]
-
-
 def test_neither_the_seed_nor_the_environment_changes_the_work(program: Path) -> None:
     for case in ("stat-deep", "fork-exit", "madvise-dontneed"):
         counts = {
