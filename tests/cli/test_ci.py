@@ -93,7 +93,6 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
     monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     monkeypatch.setattr(initrd, "pack_initrd", lambda image, workload: tmp_path / "root.cpio")
-    monkeypatch.setattr(initrd, "contents", lambda packed: "contents")
     monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
     monkeypatch.chdir(top)
     return Clone(top, origin, write_workload(tmp_path / "mine"), built, capsys)
