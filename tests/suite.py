@@ -280,7 +280,7 @@ def key_of(one: Shard) -> str:
             digest.update(name + hashlib.sha256(path.read_bytes()).digest())
     for package in (*TOOLS, *one.packages):
         digest.update(f"{package} {_version(package)}".encode())
-    for lists in sorted((STORE / ".cache/kernel-ab-lab").glob("packages*/**/*_Packages")):
+    for lists in sorted((STORE / ".cache/kernel-ab-lab").glob("packages*/lists/*_Packages*")):
         digest.update(hashlib.sha256(lists.read_bytes()).digest())
     return digest.hexdigest()
 

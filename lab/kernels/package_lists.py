@@ -148,7 +148,8 @@ def all_suites(
 
     refresh: renew them now.
     """
-    folder = paths.cache_dir("packages" if guests == architecture.DEFAULT else f"packages-{guests}")
+    # apt's configuration has whole paths, which hold as long as the folder does, whatever leads to it.
+    folder = paths.cache_dir("packages" if guests == architecture.DEFAULT else f"packages-{guests}").resolve()
     lists = PackageLists(("-c", str(folder / "apt.conf")))
     fetched = folder / "fetched"
     with file_lock(folder / ".lock", "another lab is fetching the package lists: waiting for it", progress):

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.smoke]
 LOADS = {
     (1, 100): (1, 1),
     (64, 3): (64, 64),  # fits: misses once
+    (96, 3): (96, 96),  # fills the first level: 6 pages a set of 6 ways
     (512, 2): (1024, 512),  # 32 pages a set of 6 ways, in turn: never found in the first level, all in the second
     (4096, 2): (8192, 8192),  # 32 pages a set of 16 ways: never found at all
 }
