@@ -55,9 +55,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tests that run together. minutes: on two idle cores with a kept store. paths: the changes that ask for it.
+    """Tests that run together. minutes: the most, on two idle cores with a kept store.
 
-    packages: of Debian, beside those of `make test`.
+    paths: the changes that ask for it. packages: of Debian, beside those of `make test`.
     """
 
     name: str
