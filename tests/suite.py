@@ -41,7 +41,11 @@ CI_S = float(os.environ.get("LAB_CI_MINUTES", "40")) * 60
 TOOLS = ("binutils", "gcc", "libc6-dev", "make", "qemu-system-x86")
 """The packages whose versions every shard depends on."""
 
+LAST_TEST_S = 60.0
+"""How long the last test of a shard may go on after the deadline."""
+
 _GRACE_S = 4.0
+_CUT_OFF = 124  # the status of timeout(1)
 _CPUS = os.cpu_count() or 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -230,7 +234,10 @@ def test(table: Table, logs: Path) -> list[Ended]:
 
 
 def shard(one: Shard, logs: Path, deadline: float | None = None) -> Ended:
-    """Run what has not passed yet of a shard. deadline: on the monotonic clock; no test starts after it."""
+    """Run what has not passed yet of a shard.
+
+    deadline: on the monotonic clock. No test starts after it, and one that goes on for a minute more is cut off.
+    """
     _install(one)
     record = STORE / "passed" / f"{key_of(one)[:24]}.txt"
     record.parent.mkdir(parents=True, exist_ok=True)
@@ -241,11 +248,15 @@ def shard(one: Shard, logs: Path, deadline: float | None = None) -> Ended:
     pytest = [sys.executable, "-m", "pytest", "-q", "-m", one.marks, *one.tests]
     if one.workers > 1:
         pytest += ["-n", str(one.workers), "--dist", "loadfile"]
+    if deadline:
+        left_s = max(deadline - time.monotonic(), 0) + LAST_TEST_S
+        pytest = ["timeout", "--signal=INT", f"--kill-after={_GRACE_S}", f"{left_s:.0f}", *pytest]
     (ended,) = run_all([(Part(name=one.name, cores=_CPUS, items=True), pytest)], logs)
-    if ended.status == 5:  # pytest's word for no test: all passed before
+    cut_off = ended.status in (_CUT_OFF, 128 + signal.SIGKILL) and not ended.counts.get("failed")
+    if cut_off or ended.status == 5:  # pytest's word for no test: all passed before
         ended.status = 0
     already = len(before.read_text().splitlines())
-    print(f"{'':<14}{already} of its tests had passed before" if already else "", flush=True)
+    print(f"{one.name:<14}{'cut off; ' if cut_off else ''}{already} of its tests had passed before", flush=True)
     return ended
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,26 @@ def test_a_part_that_takes_too_long_fails(tmp_path: Path, monkeypatch: pytest.Mo
     argv = [sys.executable, "-c", "sum(range(1000000))"]
     long, limited = suite.run_all([(Part(name="long"), argv), (Part(name="tests", items=True), argv)], tmp_path)
     assert {one.name: bool(one.status) for one in (long, limited)} == {"long": True, "tests": False}
+
+
+def test_a_test_that_goes_on_after_the_deadline_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "STORE", tmp_path / "store")
+    monkeypatch.setattr(suite, "LAST_TEST_S", 5.0)
+    for name in (
+        "LAB_TEST_PASSED",
+        "LAB_TEST_RECORD",
+        "LAB_TEST_DEADLINE",
+        "LAB_REQUIRE_BROWSER",
+        "LAB_REQUIRE_POSTGRESQL",
+    ):
+        monkeypatch.setenv(name, "")  # and so restored
+    (tmp_path / "test_long.py").write_text("import time\ndef test_long():\n    time.sleep(600)\n")
+    long = Shard(name="long", tests=(str(tmp_path),), marks="not guest", minutes=1, paths=(), workers=1)
+    ended = suite.shard(long, tmp_path, time.monotonic())
+    assert (ended.status, ended.counts) == (0, {}) and ended.seconds < 60
+    assert "cut off" in capsys.readouterr().out
 
 
 _OUTLIVES = """\
