@@ -21,7 +21,6 @@ from lab.core.errors import HostFailed, LabError
 from lab.core.paths import room
 from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
-from lab.guests import model_version
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
 from lab.kernels import architecture
@@ -53,6 +52,10 @@ _OPTIONS = (
 
 # The most MiB of generated code; the kernel of `boot` needs 60. No number depends on it, so no fingerprint does.
 _BOUNDED = {"tcg,thread=single": "tcg,thread=single,tb-size=96"}
+
+# The digest of the options above as they were while fingerprints did not cover them. As long as they are the same,
+# fingerprints stay equal to those of stored results.
+_FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c881b"
 
 
 class ExactMachine(Record, frozen=True, kw_only=True):
@@ -142,8 +145,10 @@ class ExactGuest:
     def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
         """The environment of the guest's numbers. settings: applied before its program runs. env: its program's."""
         facts = {**self._facts(), "settings": settings, "env": env, "initrd_sha256": initrd_sha256}
+        described: list[Any] = [facts, facts.pop("rtc")]
         own = architecture.of_machine(self.machine)
-        described = [facts, facts.pop("rtc"), model_version.current(), _options(own), own.boards]
+        if (options := records.digest([_options(own), own.boards])) != _FIRST_OPTIONS:
+            described.append(options)
         return records.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
     @property

@@ -288,6 +288,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
         ([(member("b/null", tarfile.CHRTYPE), b"")], "neither file nor folder"),
         ([(member("b/pipe", tarfile.FIFOTYPE), b"")], "neither file nor folder"),
         ([(member("b/sparse", tarfile.GNUTYPE_SPARSE), b"")], "a header that no bundle has"),
+        ([(member("b/" + "n" * 70_000), b"x")], "a header that no bundle has"),
         ([(member("b/one"), b"1"), (member("b/one"), b"2")], "damaged"),
         ([(member("b/one"), b"1"), (member("b/one/two"), b"2")], "damaged"),
         ([(member("b/one"), b"1"), (member("c/two"), b"2")], "does not hold one folder"),

@@ -36,13 +36,12 @@ _HEADER_MAX = 1 << 16
 class _Member(tarfile.TarInfo):
     """A member whose headers are no larger than names need, and that has all of its bytes in the archive."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Read one header; tarfile calls this."""
-        header = super().frombuf(buf, encoding, errors)
-        if header.type == tarfile.GNUTYPE_SPARSE or (header.type not in _OF_MEMBERS and header.size > _HEADER_MAX):
+    def _proc_member(self, archive: tarfile.TarFile) -> Self:
+        """Read what follows a header; tarfile calls this for each. Not every version calls `frombuf` for each."""
+        if self.type == tarfile.GNUTYPE_SPARSE or (self.type not in _OF_MEMBERS and self.size > _HEADER_MAX):
             raise tarfile.ReadError("it has a header that no bundle has")
-        return header
+        member: Self = super()._proc_member(archive)  # type: ignore[misc]
+        return member
 
 
 _OF_MEMBERS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
