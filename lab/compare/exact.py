@@ -91,7 +91,7 @@ def require_fixed_work(guests: ExactGuests) -> None:
 
 def name_refused_features(qemu: Qemu, machine: str | None, progress: Progress) -> None:
     """Say which features a machine file of the user's asks for and QEMU lacks. Those of the lab ask for none."""
-    guest = hardware.load(machine).guest if machine and machine not in hardware.names() else None
+    guest = hardware.load(machine).guest if machine and machine not in hardware.names(None) else None
     if guest and (refused := alternatives.features(exact.cpuid(qemu, guest.cpu).refused)):
         progress.log_once(f"QEMU {qemu.version} lacks {', '.join(sorted(refused))} of {machine}: guests run without")
 

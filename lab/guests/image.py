@@ -170,8 +170,7 @@ def _key(
         if path.is_file() and path.suffix in {".c", ".h", ""}
     }
     others = [] if guests == architecture.DEFAULT else [guests]
-    toolchain = [compiler.version, compilers.static_libc(compiler)]
-    return records.digest([recipe, sources, shared_sources(), suite, *toolchain, *others])
+    return records.digest([recipe, sources, shared_sources(), suite, compiler.version, *others])
 
 
 def shared_sources() -> list[str]:

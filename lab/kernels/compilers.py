@@ -92,12 +92,6 @@ def identify(command: str = DEFAULT) -> Compiler:
     return Compiler(command=command, family=family, major=int(major[1]), version=version, linker=linker)
 
 
-def static_libc(compiler: Compiler) -> str:
-    """The SHA-256 of the C library that static programs are linked with; empty if the compiler finds none."""
-    path = Path(run_text([compiler.command, "-print-file-name=libc.a"]).strip())
-    return records.file_digest(path) if path.is_file() else ""
-
-
 def version_in(text: str) -> str | None:
     """`gcc 12.2.0` of a compiler's own words, such as `x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0`."""
     versions = re.findall(r"\d+(?:\.\d+)+", re.sub(r"\(.*?\)", "", text))

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.core import records
+from lab.core.process import run_text
 from lab.guests import model_version
 from lab.guests.plugin import Model
 from lab.kernels import compilers
@@ -68,13 +71,13 @@ def of_package(document: Any) -> Cells:
 
 @pytest.fixture(scope="module")
 def surroundings(document: Any) -> dict[str, str]:
-    """What the package's cells depend on besides the lab."""
+    """The kernel, QEMU and toolchain that the package's cells depend on besides the lab."""
     compiler = compilers.identify()
     return {
         "kernel": document["arms"][0]["arm"]["release"],
         "QEMU": document["environment"]["qemu"],
         "compiler": compiler.version,
-        "C library": compilers.static_libc(compiler)[:16],
+        "C library": records.file_digest(Path(run_text([compiler.command, "-print-file-name=libc.a"]).strip()))[:16],
     }
 
 
