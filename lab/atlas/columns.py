@@ -57,14 +57,12 @@ class KernelFacts(Record, frozen=True, kw_only=True):
 class Sheet(Record, frozen=True, kw_only=True):
     """The cells of one column that share their guests, stored in one piece.
 
-    key: of all that the numbers follow from. model_version: of all its numbers. settled: False where the host was to
-    blame for a hole, so that the next run tries again. profiles: of each case, the functions of the first seed.
-    wall_s: of all guests, one by one.
+    key: of all that the numbers follow from. settled: False where the host was to blame for a hole, so that the next
+    run tries again. profiles: of each case, the functions of the first seed. wall_s: of all guests, one by one.
     """
 
     schema: int = 1
     key: str
-    model_version: int = 1
     fingerprint: str
     machine: str
     measured: str
@@ -199,7 +197,7 @@ def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Wor
     run(wanted, arm, place.plan.seeds, work)
     complete = True
     for one in wanted:
-        sheet = _sheet(place, one, arm, work)
+        sheet = _sheet(one, arm, place.plan.seeds, work)
         if sheet is None:
             complete = False
             continue
@@ -245,8 +243,8 @@ def _prepare(place: Place, column: PlannedColumn, text: str, arm: Arm, work: Wor
             for case in cases
         }
         sheet = Sheet(
-            key="", model_version=place.version, fingerprint="", machine="", measured=_now(), wall_s=0.0, settled=False,
-            cells=cells, profiles={},
+            key="", fingerprint="", machine="", measured=_now(), wall_s=0.0, settled=False, cells=cells,
+            profiles={},
         )  # fmt: skip
         _save(place.sheet(column, text), sheet)
         return None
@@ -264,9 +262,9 @@ def prepare(plan: AtlasPlan, column: PlannedColumn, text: str, arm: Arm, folder:
     return _Guests(text=text, ready=ready, key=key_of(plan, column, series, arm.kernel.key), folder=folder)
 
 
-def _sheet(place: Place, one: _Guests, arm: Arm, work: Work) -> Sheet | None:
+def _sheet(one: _Guests, arm: Arm, seeds: int, work: Work) -> Sheet | None:
     """The cells of guests that ran; None where the budget ended first."""
-    series, seeds = one.series, place.plan.seeds
+    series = one.series
     if any(len(series.runs_of(arm.name, case)) < seeds and not series.failure(arm.name, case) for case in series.cases):
         return None
     name = series.bench.workload.name
@@ -274,7 +272,6 @@ def _sheet(place: Place, one: _Guests, arm: Arm, work: Work) -> Sheet | None:
     shape = one.ready.environment
     return Sheet(
         key=one.key,
-        model_version=place.version,
         fingerprint=series.bench.fingerprint,
         machine=str(series.bench.machine),
         measured=_now(),

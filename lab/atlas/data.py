@@ -28,7 +28,7 @@ Hole = str
 NOT_MEASURED = "not measured yet"
 
 _LASTING = {"no number", *(kind.value for kind in GuestFailure if kind.blames != "host")}
-"""What holes begin with that are found again by every machine."""
+"""The beginnings of holes that every machine finds again."""
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
-"""How an atlas on file grows: which columns are stale, and when a newer atlas takes the place of the older one.
+"""The growth of an atlas on file: its stale columns, and the newer atlas that takes its place.
 
-OUTPUT/ARCHITECTURE.json is the last complete atlas. One that lacks numbers which that one has, as those of a new
-model version do at first, grows beside it in OUTPUT/ARCHITECTURE.next.json.
+OUTPUT/ARCHITECTURE.json is the last complete atlas. A newer atlas that lacks some of its numbers, as that of a new
+model version does at first, grows beside it in OUTPUT/ARCHITECTURE.next.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from lab.core.text import plural
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnFile:
-    """The last complete atlas, and the newer one that grows beside it. unfit: why a file can be neither, in a line."""
+    """The last complete atlas, and the newer one that grows beside it.
+
+    unfit: a line for each file that can be neither, with the reason.
+    """
 
     path: Path
     complete: Atlas | None = None
@@ -34,7 +37,7 @@ class OnFile:
 
     @property
     def atlases(self) -> list[Atlas]:
-        """Both, as far as they are there."""
+        """The atlases that are there."""
         return [atlas for atlas in (self.complete, self.growing) if atlas is not None]
 
 
@@ -123,8 +126,10 @@ def left_out(older: Atlas, made: Atlas) -> list[str]:
 
 
 class Age(NamedTuple):
-    """When a column that lacks something was measured last; version 0 if never. They sort by what comes first:
-    kernels that could not be had come last, because each try may cost a build."""
+    """The last measurement of a column that lacks something; version 0 if there is none. The smallest comes first.
+
+    out_of_reach: its kernel could not be had; it comes last, because each try may cost a build.
+    """
 
     out_of_reach: bool
     version: int
@@ -165,7 +170,7 @@ class Queue:
         return sorted(self.wanted, key=lambda column: places.get(column.id, len(places)))
 
     def summary(self, begun: Mapping[str, bool]) -> str:
-        """How many columns are whole, how many are stale, and what is next. begun: which of those begun are whole."""
+        """A line with the numbers of whole and stale columns, and the next one. begun: the columns, True if whole."""
         ages = {name: age for name, age in self.stale.items() if not begun.get(name)}
         ages |= {name: Age(False, self.place.version, "") for name in begun if not begun[name] and name not in ages}
         never = sum(not age.version for age in ages.values())

@@ -66,7 +66,7 @@ NOTHING = TakenOver()
 
 
 def take_over(atlases: Sequence[Atlas], place: Place, found: Sequence[PlannedColumn], here: Fingerprints) -> TakenOver:
-    """What can be taken over from the atlas of which most can be; commits of all. found: the plan's columns."""
+    """The cells of the atlas that has most to take over, and the commits of all. found: the plan's columns."""
     each = [_taken(atlas, place, found, here) for atlas in atlases]
     best = max(each, key=lambda one: len(one.sheets), default=NOTHING)
     bisected = {(one.case, one.base, one.test): one for atlas in reversed(atlases) for one in atlas.bisected}
@@ -126,8 +126,8 @@ def _sheets_of(
                 yield key, f"{guests} have fingerprint {own or 'none'} here, {fingerprint or 'none'} there"
             else:
                 yield key, Sheet(
-                    key="", model_version=atlas.model_version, fingerprint=fingerprint, machine=column.machine,
-                    measured=atlas.measured, wall_s=0.0, environment=atlas.environment, cells=there, profiles={},
+                    key="", fingerprint=fingerprint, machine=column.machine, measured=atlas.measured, wall_s=0.0,
+                    environment=atlas.environment, cells=there, profiles={},
                 )  # fmt: skip
 
 

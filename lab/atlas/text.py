@@ -127,7 +127,7 @@ def about(atlas: Atlas) -> str:
 
 
 def progress(complete: Atlas, growing: Atlas) -> str:
-    """How far the newer atlas is that grows beside a complete one, and why its numbers are others, in a line."""
+    """A line with the progress of the newer atlas beside a complete one, and the reasons why its numbers differ."""
     number = growing.model_version
     ids = {column.id for atlas in (complete, growing) for column in atlas.columns}
     why = "; ".join(one.reason for one in model_version.history() if complete.model_version < one.number <= number)
