@@ -7,7 +7,7 @@ guest, except a cost plugin that differs from the lab's, and that only with --tr
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from lab.guests.plugin import COSTS, Instrument, Model
 from lab.guests.run import INITRD, REPORT, RunningGuests
 from lab.kernels.architecture import of_machine
 from lab.report.bundle import archive, contents, texts
-from lab.report.bundle.contents import BundleFolder, Guest
+from lab.report.bundle.contents import BundleFolder, ExpectedGuest, Guest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +130,14 @@ def _run_all(
     """The differences in each guest, by name; the first that fails stops the rest."""
     running = RunningGuests()
     guests = opened.bundle.guests
+    # The same numbers from other sources of the plugin need not be the same bytes.
+    files = (REPORT,) if _same_plugin(opened) and not _same_sources(opened) else (REPORT, COSTS)
     with work.progress.task("replaying", len(guests)) as task, ThreadPoolExecutor(max_workers=work.jobs) as pool:
 
         def run(guest: Guest) -> list[str]:
             folder = scratch / "guests" / guest.name
-            differing = _compare(opened, guest, folder, _boot(opened, guest, qemu, library, folder, options, running))
+            output = _boot(opened, guest, qemu, library, folder, options, running)
+            differing = _compare(opened, guest, folder, output, files)
             shutil.rmtree(folder)
             task.advance()
             return differing
@@ -183,13 +186,15 @@ def _instrument(opened: BundleFolder, model: Model | None, library: Path | None)
     return Instrument(library=library, machine=machine, model=model)
 
 
-def _compare(opened: BundleFolder, guest: Guest, folder: Path, output: GuestOutput) -> list[str]:
+def _compare(opened: BundleFolder, guest: Guest, folder: Path, output: GuestOutput, files: Sequence[str]) -> list[str]:
     """A line for each number that differs; without one, a line for each file that does: it holds more than numbers."""
     expected = opened.expected.guests[guest.name]
-    # The same numbers from other sources of the plugin need not be the same bytes.
-    costs_sha256 = None if _same_plugin(opened) and not _same_sources(opened) else expected.costs_sha256
-    files = ((REPORT, expected.report_sha256), (COSTS, costs_sha256))
-    other = [name for name, digest in files if digest and records.file_digest(folder / name) != digest]
     return differences(guest, expected.numbers, {case: output.metrics(case) for case in guest.cases}) or [
-        f"{guest.name}: {name} has other bytes, though every number is the same" for name in other
+        f"{guest.name}: {name} has other bytes, though every number is the same"
+        for name in _other(folder, expected, files)
     ]
+
+
+def _other(folder: Path, expected: ExpectedGuest, files: Sequence[str]) -> list[str]:
+    known = {REPORT: expected.report_sha256, COSTS: expected.costs_sha256}
+    return [name for name in files if known[name] and records.file_digest(folder / name) != known[name]]
