@@ -34,13 +34,13 @@ test-packages: $(VENV)/tools
 
 # tests/suite.toml is the table of what runs. Kernels, images, trees and downloads are kept in a store beside it:
 # LAB_TEST_STORE, /var/tmp/lab-test-store without it.
-test: setup test-packages man
+test: setup test-packages
 	@exec $(BIN)/python -m tests.suite test
 
 test-all: setup test-packages man
 	@exec $(BIN)/python -m tests.suite all $(SHARD)
 
-ci: setup test-packages man
+ci: setup test-packages
 	@exec $(BIN)/python -m tests.suite ci
 
 clean-store:
@@ -141,7 +141,7 @@ vagrant: $(VENV)/tools
 	@command -v vagrant >/dev/null || $(INSTALL) vagrant vagrant-libvirt || true
 	$(BIN)/pytest -q -m vagrant tests/docs
 
-# What guests need, made once: no test has to wait for it. Then guests of two packages.
+# The guest image and two packages, made once, so that no test waits for them; then guests of the packages.
 store: setup $(VENV)/tools
 	$(BIN)/pytest -q -m smoke tests/guest/test_prebuilt.py
 

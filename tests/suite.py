@@ -46,16 +46,21 @@ LAST_TEST_S = 60.0
 
 _GRACE_S = 4.0
 _CUT_OFF = 124  # the status of timeout(1)
+_NO_TEST = 5  # that of pytest, if all tests passed before
 _CPUS = os.cpu_count() or 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A target of make. cores: the CPUs that it keeps busy. items: True if it limits its own tests."""
+    """A target of make. cores: the CPUs that it keeps busy. items: True if it limits its own tests.
+
+    fine: the exit statuses that are no failure.
+    """
 
     name: str
     cores: int = 1
     items: bool = False
+    fine: tuple[int, ...] = (0,)
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -185,6 +190,9 @@ def run_all(argvs: Sequence[tuple[Part, Sequence[str]]], logs: Path) -> list[End
             process.returncode = os.waitstatus_to_exitcode(status)
             one = Ended(part.name, process.returncode, time.monotonic() - began, usage.ru_utime + usage.ru_stime)
             one.counts = counts_in(logs / f"{part.name}.log")
+            if one.status in part.fine and not one.counts.get("failed"):
+                one.note = "" if one.status != _CUT_OFF else "cut off"
+                one.status = 0
             if not part.items and one.cpu_s > ITEM_S and not one.status:
                 one.status, one.note = 1, f"took more than {ITEM_S:.0f} s of processor time"
             ended.append(one)
@@ -207,9 +215,9 @@ def show(one: Ended, logs: Path) -> None:
     """Print a line, and the whole log of a failure."""
     if one.status:
         print((logs / f"{one.name}.log").read_text(errors="replace"))
-    words = ", ".join(f"{count} {word}" for word, count in one.counts.items())
+    words = ", ".join([*(f"{count} {word}" for word, count in one.counts.items()), *filter(None, [one.note])])
     verdict = "ok" if not one.status else f"FAILED ({one.status})"
-    print(f"{one.name:<14}{verdict:<12}{one.seconds:6.0f} s{one.cpu_s:7.0f} s CPU  {words}{one.note}", flush=True)
+    print(f"{one.name:<14}{verdict:<12}{one.seconds:6.0f} s{one.cpu_s:7.0f} s CPU  {words}", flush=True)
 
 
 def close(ended: Sequence[Ended], began: float) -> int:
@@ -251,12 +259,9 @@ def shard(one: Shard, logs: Path, deadline: float | None = None) -> Ended:
     if deadline:
         left_s = max(deadline - time.monotonic(), 0) + LAST_TEST_S
         pytest = ["timeout", "--signal=INT", f"--kill-after={_GRACE_S}", f"{left_s:.0f}", *pytest]
-    (ended,) = run_all([(Part(name=one.name, cores=_CPUS, items=True), pytest)], logs)
-    cut_off = ended.status in (_CUT_OFF, 128 + signal.SIGKILL) and not ended.counts.get("failed")
-    if cut_off or ended.status == 5:  # pytest's word for no test: all passed before
-        ended.status = 0
-    already = len(before.read_text().splitlines())
-    print(f"{one.name:<14}{'cut off; ' if cut_off else ''}{already} of its tests had passed before", flush=True)
+    (ended,) = run_all([(Part(name=one.name, cores=_CPUS, items=True, fine=(0, _NO_TEST, _CUT_OFF)), pytest)], logs)
+    if already := len(before.read_text().splitlines()):
+        print(f"{'':<14}{already} of its tests had passed before", flush=True)
     return ended
 
 
@@ -279,16 +284,9 @@ def _version(package: str) -> str:
 def key_of(one: Shard) -> str:
     """The key of what a shard's tests follow from: the tree, the tools' versions, the kernels that are offered."""
     digest = hashlib.sha256(repr(one).encode())
-    names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=TOP,
-        capture_output=True,
-        check=True,
-    ).stdout.split(b"\0")
-    for name in sorted(filter(None, set(names))):
-        path = TOP / os.fsdecode(name)
-        if path.is_file():
-            digest.update(name + hashlib.sha256(path.read_bytes()).digest())
+    for name in sorted(set(_git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"))):
+        if name and (TOP / name).is_file():
+            digest.update(name.encode() + hashlib.sha256((TOP / name).read_bytes()).digest())
     for package in (*TOOLS, *one.packages):
         digest.update(f"{package} {_version(package)}".encode())
     for lists in sorted((STORE / ".cache/kernel-ab-lab").glob("packages*/lists/*_Packages*")):
@@ -328,25 +326,17 @@ def ci(table: Table, logs: Path) -> list[Ended]:
     deadline = time.monotonic() + CI_S
     ended = test(table, logs)
     commit = _git("rev-parse", "HEAD").strip()
-    changed = (
-        _git("diff", "--name-only", "HEAD^", "HEAD").splitlines()
-        if _git("rev-list", "-2", "HEAD").count("\n") > 1
-        else []
-    )
-    asked = asked_for(table, changed)
+    asked = asked_for(table, _git("log", "-1", "--first-parent", "-m", "--name-only", "--format=").splitlines())
     wanted = [*asked, *in_turn(table, asked, commit)]
-    print(
-        f"shards that {commit[:12]} asks for: {_names(asked)}; one in turn: {_names(wanted[len(asked) :])}", flush=True
-    )
+    print(f"{commit[:12]} asks for the shards: {_names(asked)}; in turn: {_names(wanted[len(asked) :])}", flush=True)
     left = []
     for one in wanted:
         if time.monotonic() < deadline - 60:
             ended.append(shard(one, logs, deadline))
         else:
             left.append(one)
-    print(
-        f"left: {_names(left)}; not asked for: {_names([one for one in table.shard if one not in wanted])}", flush=True
-    )
+    others = [one for one in table.shard if one not in wanted]
+    print(f"left for want of time: {_names(left)}; not asked for: {_names(others)}", flush=True)
     return ended
 
 
