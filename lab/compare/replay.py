@@ -81,7 +81,7 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
 
 
 def environment_changes(then: ResultEnvironment, now: ResultEnvironment) -> list[str]:
-    """What differs between a stored result's environment and the one here; nothing if their guests are equal."""
+    """The facts that differ between a stored result's environment and the one here; none if their guests are equal."""
     if then.fingerprint == now.fingerprint:
         return []
     facts = ("qemu", "machine", "cpu", "shift", "cmdline", "settings")

@@ -75,7 +75,7 @@ class Covariate(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """How a comparison is measured and judged, whichever kernels and cases it has.
+    """The rules of a comparison, whichever kernels and cases it has: when it ends, and how it is judged.
 
     seed: of the order of boots. fixed_iterations: of each boot; None: as many as the noise asks for.
     fixed_blocks: go on to max_blocks, decided or not.

@@ -19,7 +19,7 @@ struct space {
 };
 
 static struct space *heads[1 << HASH_BITS];
-static uint64_t last_epoch = 1;		/* which is that of the space before the first that was seen */
+static uint64_t last_epoch = 1;		/* at first, of the space that ran before any was seen */
 static uint64_t flushed_until;		/* epochs up to this one are over */
 
 static struct space *find_space(uint64_t name)
@@ -37,7 +37,7 @@ static struct space *find_space(uint64_t name)
 	return space;
 }
 
-/* space: NULL for one without a name, which does not come back. */
+/* space: NULL if it has no name, so that it does not come back. */
 static void run_in(struct vcpu *vcpu, struct space *space)
 {
 	uint64_t epoch = space && space->epoch > flushed_until ? space->epoch : ++last_epoch;
@@ -77,7 +77,7 @@ static void flush_spaces(void)
 		run_in(&vcpus[i], vcpus[i].space);
 }
 
-/* One that cannot be told from others takes them with it. */
+/* A space without a name is flushed together with all others. */
 void on_space_flushed(unsigned int vcpu, void *unused)
 {
 	struct space *space = named(&vcpus[vcpu]);
@@ -102,7 +102,7 @@ void on_spaces_flushed(unsigned int vcpu, void *unused)
 		vcpus[i].epochs[MODE_KERNEL]++;
 }
 
-/* Which one, is in a register: see translate.c. */
+/* The page is in a register, which a plugin cannot see: translate.c finds it. */
 void on_page_flushed(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;

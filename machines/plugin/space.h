@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Address spaces with numbers (ASIDs): what one has in the TLBs stays there while another one runs. Each is an epoch
- * of translations that comes back.
+ * Address spaces with numbers (ASIDs): the translations of a space stay in the TLBs while another space runs. Each
+ * space is an epoch of translations that comes back.
  */
 #ifndef LAB_SPACE_H
 #define LAB_SPACE_H
@@ -10,7 +10,10 @@
 
 #include <stdint.h>
 
-/* Where the number of an address space is read, which is its name here: the next instruction of those below means it. */
+/*
+ * The guest reads the number of an address space. Its address names the space, which the next of the instructions below
+ * is about.
+ */
 void on_space_named(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused);
 
 void on_space_entered(unsigned int vcpu, void *unused);

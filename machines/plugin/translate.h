@@ -35,7 +35,7 @@ static inline bool in_range(const struct range *range, uint64_t address)
 }
 
 /*
- * Where the kernel has what, without KASLR. All of memory in order of its
+ * The parts of the kernel's address space, without KASLR. All of memory in order of its
  * addresses takes half of an address space; x86-64 maps it by the largest pages
  * (the kernel's x86_64/mm.rst), arm64 by the smallest, so that single pages can
  * be made read-only (rodata=full in arch/arm64/mm/pageattr.c). The kernel's own

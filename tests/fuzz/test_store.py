@@ -61,7 +61,7 @@ def _named(path: Path, said: str) -> bool:
 
 @pytest.fixture(scope="module")
 def known() -> dict[Command, Ended]:
-    """What commands say of the store as it is."""
+    """The output of commands about the store as it is."""
     return {}
 
 

@@ -75,6 +75,6 @@ def record(table: Table, before: Table | None) -> None:
 
 
 def moved(table: Table, surroundings: dict[str, str]) -> str:
-    """What the package's half cannot be compared across, by name; empty if nothing."""
+    """The surroundings that differ, by name, so that the package's half cannot be compared; empty if none does."""
     differing = [name for name in surroundings if table.surroundings.get(name) != surroundings[name]]
     return ", ".join(f"{name} {table.surroundings.get(name)} then, {surroundings[name]} here" for name in differing)

@@ -53,7 +53,7 @@ def test_numbers_are_the_same_again_and_functions_have_names(guests: str, machin
     bundle.unlink()
 
 
-# Of a Neoverse N1: 48 pages in the first level of its TLB, 1280 in both.
+# A Neoverse N1 has 48 pages in the first level of its TLB, 1280 in the second.
 CHASE_PAGES, HOPS, OPERATIONS = 1024, 8192, 64
 
 

@@ -28,7 +28,7 @@ def fresh(lab: Lab) -> Iterator[Lab]:
 
 
 def _made(lab: Lab, name: str) -> bool:
-    """Whether there is something in a folder of the cache, which is no link."""
+    """True if a folder of the cache is no link, and not empty."""
     folder = lab.home / CACHE / name
     return not folder.is_symlink() and any(folder.glob("[!.]*"))
 

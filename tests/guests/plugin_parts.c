@@ -29,7 +29,7 @@ static void decode(uint32_t word)
 	printf("%s %s\n", class == CLASS_NONE ? "-" : class_costs[class], kinds[decoded.kind]);
 }
 
-/* What a vCPU does with the space of a name (0: not known), and the epochs of both vCPUs afterwards. */
+/* A vCPU enters or flushes the space of a name (0: not known); prints the epochs of both vCPUs afterwards. */
 static void run(const char *what, unsigned int vcpu, uint64_t name)
 {
 	on_space_named(vcpu, 0, name, NULL);
