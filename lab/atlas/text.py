@@ -130,7 +130,7 @@ def progress(complete: Atlas, growing: Atlas) -> str:
     """A line with the progress of the newer atlas beside a complete one, and the reasons why its numbers differ."""
     number = growing.model_version
     ids = {column.id for atlas in (complete, growing) for column in atlas.columns}
-    why = "; ".join(one.reason for one in model_version.history() if complete.model_version < one.number <= number)
+    why = model_version.reasons(complete.model_version, number)
     said = f"Model version {number}: {len(growing.whole)} of {plural(len(ids), 'column')} measured so far"
     return f"{said} ({why})" if why else said
 

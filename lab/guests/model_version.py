@@ -39,6 +39,11 @@ def current() -> int:
     return history()[-1].number
 
 
+def reasons(then: int, now: int) -> str:
+    """The reasons why numbers of two versions differ, the older one first; empty if that is not known."""
+    return "; ".join(one.reason for one in history() if 0 < then < one.number <= now)
+
+
 def changes(then: int) -> str:
     """The difference between a stored version and this lab's, with the reasons; empty without any.
 
@@ -47,5 +52,5 @@ def changes(then: int) -> str:
     now = current()
     if then == now:
         return ""
-    reasons = "; ".join(one.reason for one in history() if 0 < then < one.number)
-    return f"model version {then or 'unknown'} then, {now} here" + (f": {reasons}" if reasons else "")
+    why = reasons(then, now)
+    return f"model version {then or 'unknown'} then, {now} here" + (f": {why}" if why else "")

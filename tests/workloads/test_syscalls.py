@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,9 +40,9 @@ def in_tables() -> set[str]:
     return {name for names in found for name in names}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_case_runs_and_gives_declared_metrics_only(program: Path, case: str) -> None:
-    done = run(program, "--case", case)
+def measured(program: Path, case: str, **environment: str) -> Any:
+    """The metrics of a case; the test is skipped if this kernel, or a container on it, does not offer the case."""
+    done = run(program, "--case", case, **environment)
     if done.returncode == 4:
         assert done.stdout == ""
         assert re.fullmatch(r"syscalls: not supported on this kernel: .+: .+\n", done.stderr)
@@ -50,7 +51,12 @@ def test_a_case_runs_and_gives_declared_metrics_only(program: Path, case: str) -
     assert done.stderr == ""
     document = json.loads(done.stdout)
     assert list(document) == ["metrics"]
-    metrics = document["metrics"]
+    return document["metrics"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_case_runs_and_gives_declared_metrics_only(program: Path, case: str) -> None:
+    metrics = measured(program, case)
     assert set(metrics) == {metric.name for metric in selection.load("syscalls").metrics}
     assert metrics["ops"] >= 3
     assert metrics["operation_time"] > 0
@@ -65,17 +71,14 @@ def test_every_operation_is_a_case_of_a_group() -> None:
 
 def test_the_first_touch_faults_once_in_each_operation(program: Path) -> None:
     for case in ("fault-anon", "fault-shared"):
-        metrics = json.loads(run(program, "--case", case).stdout)["metrics"]
+        metrics = measured(program, case)
         assert metrics["ops"] <= metrics["page_faults"] <= metrics["ops"] + 8, case
 
 
-def test_neither_the_seed_nor_the_environment_changes_the_work(program: Path) -> None:
-    for case in ("stat-deep", "fork-exit", "madvise-dontneed"):
-        counts = {
-            json.loads(run(program, "--case", case, LAB_SEED=str(seed), LAB_PAD="x" * seed).stdout)["metrics"]["ops"]
-            for seed in (1, 77)
-        }
-        assert len(counts) == 1
+@pytest.mark.parametrize("case", ["stat-deep", "fork-exit", "madvise-dontneed"])
+def test_neither_the_seed_nor_the_environment_changes_the_work(program: Path, case: str) -> None:
+    counts = {measured(program, case, LAB_SEED=str(seed), LAB_PAD="x" * seed)["ops"] for seed in (1, 77)}
+    assert len(counts) == 1
 
 
 @pytest.mark.parametrize(

@@ -248,22 +248,34 @@ OPERATION(messages)
 
 /*
  * A queue allocates a node for each priority, and keeps the last one: an operation allocates another, and frees that
- * one. Where each lies in a slab that is full but for it, both take the slow path, every time. So many nodes fill a
- * slab of 4 KiB; their places, free again, are enough for two.
+ * one. If both lie in slabs that are otherwise full, both take the slow path, every time. So many nodes fill a slab of
+ * 4 KiB; their places, free again, are enough for two.
  */
 #define NODES	64
+#define DEPTH	8	/* fs.mqueue.msg_max allows ordinary users 10 */
+
+static int open_queue(void)
+{
+	struct mq_attr attributes = { .mq_maxmsg = DEPTH, .mq_msgsize = sizeof(message.text) };
+	int queue = (int)offered(SYS(mq_open, "lab-syscalls", O_RDWR | O_CREAT, 0600, &attributes));
+
+	SYS(mq_unlink, "lab-syscalls");
+	return queue;
+}
 
 PREPARE(prepare_queue)
 {
-	struct mq_attr attributes = { .mq_maxmsg = NODES, .mq_msgsize = sizeof(message.text) };
+	int queues[NODES / DEPTH];
 
 	use_own_ipc();
-	to_peer = (int)offered(SYS(mq_open, "lab-syscalls", O_RDWR | O_CREAT, 0600, &attributes));
-	SYS(mq_unlink, "lab-syscalls");
-	for (int priority = 0; priority < NODES; priority++)
-		must(SYS(mq_timedsend, to_peer, message.text, sizeof(message.text), priority, NULL));
-	for (int priority = 0; priority < NODES; priority++)
-		must(SYS(mq_timedreceive, to_peer, message.text, sizeof(message.text), NULL, NULL));
+	for (int i = 0; i < NODES / DEPTH; i++) {
+		queues[i] = open_queue();
+		for (int priority = 0; priority < DEPTH; priority++)
+			must(SYS(mq_timedsend, queues[i], message.text, sizeof(message.text), priority, NULL));
+	}
+	for (int i = 0; i < NODES; i++)
+		must(SYS(mq_timedreceive, queues[i / DEPTH], message.text, sizeof(message.text), NULL, NULL));
+	to_peer = queues[0];
 }
 
 OPERATION(queue)
