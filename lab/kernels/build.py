@@ -400,15 +400,16 @@ class Workspace:
                 *self.make,
                 f"CC={self.compiler.make_command}",
                 f"HOSTCC={self.compiler.host_make_command}",
-                # BUG() and WARN() hold paths: the same ones in every worktree, with ccache and without it.
-                f"KCPPFLAGS=-fmacro-prefix-map={self.worktree}/=../{self.worktree.name}/",
+                # BUG() and WARN() hold paths: the same ones in every worktree, with ccache and without it. make and the
+                # compiler see a folder by its own path, whichever link leads there.
+                f"KCPPFLAGS=-fmacro-prefix-map={self.worktree.resolve()}/=../{self.worktree.name}/",
             ],
             "kernel_build_environment": {
                 **dict.fromkeys(_CLEARED, ""),
                 "LC_ALL": "C",
                 "CCACHE_DIR": str(paths.cache_dir("ccache")),
                 # Objects are shared between worktrees and build folders, whatever their paths.
-                "CCACHE_BASEDIR": str(paths.cache_dir()),
+                "CCACHE_BASEDIR": str(paths.cache_dir().resolve()),
                 "CCACHE_NOHASHDIR": "1",
                 # Without a preprocessor run of its own for each object, a first build takes a fifth less CPU time.
                 # (With CCACHE_NOCPP2, the kconfig's checks of the compiler come out differently.)
