@@ -116,6 +116,7 @@ class BisectRequest(Options, frozen=True, kw_only=True):
     max_seeds: int = defaults.MAX_SEEDS
     qemu: str = exact.QEMU
     guest_timeout: float = GUEST_TIMEOUT_S
+    snapshot: bool = True
     speculate: bool = True
     inside: bool = True
     accel: Literal["auto", "kvm", "tcg"] = "auto"
@@ -229,7 +230,7 @@ def plan_for(
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     options = MeasureOptions(
         workload=selections, max_seeds=request.max_seeds, qemu=request.qemu,
-        guest_timeout=request.guest_timeout, **given,
+        guest_timeout=request.guest_timeout, snapshot=request.snapshot, **given,
     )  # fmt: skip
     options.require()
     workload, cases = selection.select(selections[0])

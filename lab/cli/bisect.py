@@ -76,6 +76,7 @@ _ends = options.together(
     click.option("--arch", metavar="NAME", help="Architecture of the guests of all commits (x86_64)."),
     options.qemu,
     options.guest_timeout,
+    options.snapshot,
 )
 
 _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell_complete=options.complete_result)

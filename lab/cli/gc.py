@@ -21,9 +21,10 @@ from filelock import FileLock, Timeout
 from lab.cli import options
 from lab.compare import result_folders
 from lab.core import locks, paths
+from lab.guests import snapshot
 from lab.kernels import store
 
-Kind = Literal["kernel", "consoles", "image", "build folder", "blob", "leftover"]
+Kind = Literal["kernel", "consoles", "image", "snapshot", "build folder", "blob", "leftover"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class Item:
 
 def items() -> list[Item]:
     """Everything that may be deleted."""
-    return [*_kernels(), *_consoles(), *_images(), *_build_folders(), *_blobs(), *_leftovers()]
+    return [*_kernels(), *_consoles(), *_images(), *_snapshots(), *_build_folders(), *_blobs(), *_leftovers()]
 
 
 def _kernels() -> Iterator[Item]:
@@ -90,6 +91,13 @@ def _images() -> Iterator[Item]:
         yield Item(
             path=folder, kind="image", size=_size(folder), used=record.stat().st_mtime, lock=lock, held=record
         )  # fmt: skip
+
+
+def _snapshots() -> Iterator[Item]:
+    """The kept states of guests. One without a record is of a lab that was killed."""
+    for folder in snapshot.kept():
+        used, held = snapshot.used(folder), folder / snapshot.RECORD
+        yield Item(path=folder, kind="snapshot", size=_size(folder), used=used, held=held)
 
 
 def _build_folders() -> Iterator[Item]:
@@ -121,7 +129,7 @@ def _blobs() -> Iterator[Item]:
 def _leftovers() -> Iterator[Item]:
     """Leftovers of interrupted removals, and of makers of images and copies that died."""
     cache = paths.cache_dir()
-    for pattern in ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old"):
+    for pattern in ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old", "snapshots/.*.old"):
         for path in cache.glob(pattern):
             yield Item(path=path, kind="leftover", size=_size(path), used=0.0)
     for path in cache.glob("images/.*.partial"):
@@ -212,7 +220,7 @@ class Size(click.ParamType[int]):
 @options.json_output
 def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> None:
     """Delete what can be made again, or nobody reads any more: kernels and the folders they are built in, guest
-    images, a worker's copies, and the consoles of guests.
+    images and the states of guests, a worker's copies, and the consoles of guests.
 
     Results stay, and what is in use. --size does not delete what was used within a day.
 

@@ -200,6 +200,12 @@ guest_timeout: Decorator = click.option(
 )
 
 
+snapshot: Decorator = click.option(
+    "--snapshot/--no-snapshot", default=True,
+    help="Exact mode: boot once, and go on from there for every seed (on). The numbers are the same.",
+)  # fmt: skip
+
+
 class OutputFile(click.ParamType[Path]):
     """A file to write, in a folder that exists: anything else is refused before the work, not after it."""
 
@@ -418,6 +424,7 @@ def measured(*, max_seeds: int) -> Decorator:
         click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of all kernels."),
         qemu,
         guest_timeout,
+        snapshot,
         jobs,
         result,
         quiet,

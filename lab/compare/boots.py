@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from lab.compare import runs
-from lab.core import cpio, paths, records
+from lab.core import paths, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
 from lab.guests import channel, file_systems, live_machine, output, perf_record, perf_stat, run
@@ -234,13 +234,12 @@ def _initrd(setup: GuestSetup, arm: Arm, job: Job) -> bytes:
     """The guest's root, which exact mode boots too, and its job: every case in turn, that many times."""
     once = [(case.name, _command(setup, case)) for case in runs.shuffled(job.cases, job.seed)]
     encoded = channel.encode_job(
-        seed=job.seed,
-        cases=once * job.iterations,
         settings=setup.workload.guest_settings(live_parameters().settings, arm.settings),
         env=setup.workload.environment(arm.settings),
         setups=file_systems.setups(setup.workload, arm.settings),
     )
-    archive = setup.packed_root.read_bytes() + cpio.entry("job", 0o100444, encoded) + cpio.trailer()
+    cases = channel.encode_cases(job.seed, once * job.iterations)
+    archive = setup.packed_root.read_bytes() + channel.pack_job(encoded, cases)
     return archive + runs.padding(len(archive))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import check, result_folders, robustness, runs, sampling, state
+from lab.compare import check, estimates, result_folders, robustness, runs, sampling, state
 from lab.compare.check import check_guest
 from lab.compare.plan import ArmPlan, ComparisonPlan, MeasureOptions, Plan
 from lab.compare.result_folders import Clock
@@ -163,6 +163,7 @@ def _bench(
         folder=folder,
         instrument=load_instrument(plan.machine, model_of(plan.model, workload)),
         parameters=exact.exact_machine(architecture.of_machine(machine).name),
+        snapshots=plan.snapshots,
     )
 
 
@@ -449,17 +450,20 @@ def model_of(asked: str, workload: Workload) -> str:
 def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: Work) -> None:
     """Show what will run, and about how long it takes."""
     least, most = seeds_of(plan, three_decide=plan.base.is_like(plan.test))
-    pair = sum(
-        guest_seconds(workload, together, arm.spec, plan)
-        for workload, cases in selected
-        for together in workload.by_guest(cases)
-        for arm in (plan.base, plan.test)
+    low, high = (
+        sum(
+            guest_seconds(workload, together, arm.spec, plan, seeds)
+            for workload, cases in selected
+            for together in workload.by_guest(cases)
+            for arm in (plan.base, plan.test)
+        )
+        for seeds in (least, most)
     )
     guests = 2 * sum(len(workload.by_guest(cases)) for workload, cases in selected)
     cases = sum(len(chosen) for _, chosen in selected)
     work.progress.log(
         f"{plural(cases, 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{runs.announced(f'{from_to(guests * least, guests * most)} guests', pair * least, pair * most, work)}"
+        f"{estimates.announced(f'{from_to(guests * least, guests * most)} guests', low, high, work)}"
     )
 
 
@@ -470,7 +474,9 @@ def seeds_of(plan: ComparisonPlan, *, three_decide: bool) -> tuple[int, int]:
     return min(FIRST_LOOK_SEEDS if three_decide else MIN_PAIRS, plan.max_seeds), max(plan.max_seeds, plan.seeds)
 
 
-def guest_seconds(workload: Workload, cases: Sequence[Case], spec: KernelSpec, plan: ComparisonPlan) -> float:
-    """About how long a guest with these cases takes."""
+def guest_seconds(
+    workload: Workload, cases: Sequence[Case], spec: KernelSpec, plan: ComparisonPlan, count: int
+) -> float:
+    """About how long so many guests of a kernel with these cases take."""
     model = model_of(plan.model, workload)
-    return runs.guest_seconds(workload, cases, built=spec.source.is_buildable, model=model)
+    return estimates.guest_seconds(workload, cases, count, built=spec.source.is_buildable, model=model)

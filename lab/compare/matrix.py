@@ -11,7 +11,7 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import exact, matrix_results, result_folders, runs, sampling
+from lab.compare import estimates, exact, matrix_results, result_folders, runs, sampling
 from lab.compare import state as state_guard
 from lab.compare.exact import ExactGuests
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
@@ -308,9 +308,9 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     work.progress.log(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
         f"{plural(cells // len(plan.arms), 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{runs.announced(f'{from_to(guests, more)} guests{kept}', seconds, longer, work)}"
+        f"{estimates.announced(f'{from_to(guests, more)} guests{kept}', seconds, longer, work)}"
     )
-    if budget_s is not None and seconds * runs.crowding(work) / work.jobs > budget_s:
+    if budget_s is not None and seconds * estimates.crowding(work) / work.jobs > budget_s:
         work.progress.log(
             f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept"
         )
@@ -325,7 +325,7 @@ def _left(
         for arm in plan.arms:
             names = [runs.run_name(workload, arm.name, seed, together) for seed in range(seeds[0], seeds[1] + 1)]
             count = sum(not runs.run_path(folder, name).is_file() for name in names)
-            found.append((count, count * exact.guest_seconds(workload, together, arm.spec, plan)))
+            found.append((count, exact.guest_seconds(workload, together, arm.spec, plan, count)))
     return found
 
 

@@ -72,6 +72,7 @@ class CommonPlan(Record, frozen=True, kw_only=True):
 
     model, machine: of the cost model, `none` and None without one.
     files: the user's files that are cases, and their SHA-256.
+    snapshots: guests of exact mode go on from a kept state where they can. No number depends on it.
     """
 
     schema: int = 1
@@ -83,6 +84,7 @@ class CommonPlan(Record, frozen=True, kw_only=True):
     model: str = "none"
     machine: str | None = None
     files: dict[str, str] = msgspec.field(default_factory=dict)
+    snapshots: bool = True
     live: LivePlan | None = None
 
 
@@ -155,6 +157,7 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     cc: str = compilers.DEFAULT
     qemu: str = exact.QEMU
     guest_timeout: float = GUEST_TIMEOUT_S
+    snapshot: bool = True
 
     def require(self) -> None:
         """Refuse what this host does not have, before hours of work."""
@@ -211,5 +214,6 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
             "model": model,
             "machine": self.machine if model not in {"none", "count"} else None,
             "files": selection.user_files(self.workload),
+            "snapshots": self.snapshot,
             "live": live,
         }

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import math
-import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
 
-from lab.core import cpio, paths, records, toml
-from lab.core.errors import GuestFailed, GuestFailure, LabError
-from lab.core.executor import Work
+from lab.compare import estimates
+from lab.core import paths, records
+from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
-from lab.guests import channel, costs, exact, file_systems, output, run
+from lab.guests import channel, costs, exact, file_systems, initrd, output, run, snapshot
 from lab.guests.channel import GuestReport
 from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
-from lab.guests.plugin import COSTS, Instrument, Model, by_case, marks_windows
-from lab.guests.run import INITRD, Arm, RunningGuests
+from lab.guests.plugin import COSTS, Instrument, Model, by_case, marks_windows, measures_boot
+from lab.guests.run import CONSOLE, INITRD, REPORT, Arm, RunningGuests
+from lab.guests.snapshot import GoingOn, Keeping, Snapshot, Start
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
-from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
 # The job follows the root in the initrd, always this large: its length must not move what lies behind it.
@@ -55,6 +52,7 @@ class Bench:
 
     packed_root: the root that they unpack.
     fingerprint: of all that their numbers depend on besides kernel, settings and seed.
+    snapshots: False for guests that boot each time, even where they could go on from a kept state.
     """
 
     qemu: Qemu
@@ -66,6 +64,12 @@ class Bench:
     instrument: Instrument | None = None
     fingerprint: str = ""
     parameters: ExactMachine = field(default_factory=exact.exact_machine)
+    snapshots: bool = True
+
+    @property
+    def root_digest(self) -> str:
+        """The SHA-256 of the packed root."""
+        return records.sealed_digest(self.packed_root)
 
     def guest(self, settings: Mapping[str, str], turn: int = 0) -> ExactGuest:
         """The guest of an arm with these settings. turn: how many boots before this one failed by QEMU's flags."""
@@ -92,7 +96,7 @@ class Bench:
         return self.guest({}).environment(
             settings=self.workload.guest_settings(self.parameters.settings, {}),
             env=self.workload.env,
-            initrd_sha256=records.file_digest(self.packed_root),
+            initrd_sha256=self.root_digest,
         )
 
 
@@ -138,26 +142,50 @@ class GuestRun:
             kernel=kernel, folder=self.folder, root=self.bench.packed_root
         )  # fmt: skip
 
-    def job(self) -> bytes:
-        """The bytes behind the root in the guest's initrd: the job, and the padding behind it."""
+    def preparation(self) -> bytes:
+        """The text of /job: how the guest is made ready, whatever its seed and its cases are."""
         workload = self.bench.workload
-        job = channel.encode_job(
-            seed=self.seed,
-            cases=[
-                (case.name, workload.command(case))
-                for case in shuffled(self.cases, self.seed)
-                for _ in range(self.windows.get(case.name, 1))
-            ],
+        return channel.encode_job(
             settings=workload.guest_settings(self.bench.parameters.settings, self.arm.settings),
             env=workload.environment(self.arm.settings),
             setups=file_systems.setups(workload, self.arm.settings),
         )
-        if len(job) > _JOB_BYTES:
+
+    def cases_text(self) -> bytes:
+        """The text of /cases."""
+        ordered = [
+            (case.name, self.bench.workload.command(case))
+            for case in shuffled(self.cases, self.seed)
+            for _ in range(self.windows.get(case.name, 1))
+        ]
+        return channel.encode_cases(self.seed, ordered)
+
+    def job(self) -> bytes:
+        """The bytes behind the root in the guest's initrd: the job, and the padding behind it."""
+        texts = self.preparation(), self.cases_text()
+        if (longest := max(map(len, texts))) > _JOB_BYTES:
             raise GuestFailed(
-                GuestFailure.MALFORMED, f"the job is {len(job)} bytes long, more than {_JOB_BYTES}; choose fewer cases"
+                GuestFailure.MALFORMED, f"the job is {longest} bytes long, more than {_JOB_BYTES}; choose fewer cases"
             )
-        packed = cpio.entry("job", 0o100444, job.ljust(_JOB_BYTES, b"\0")) + cpio.trailer()
+        packed = channel.pack_job(*texts, size=_JOB_BYTES)
         return packed + padding(self.bench.packed_root.stat().st_size + len(packed))
+
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that the guest can go on from, or leave; None where it has to boot.
+
+        It has to where the boot is measured, where no plugin runs that could hold it, where it has several vCPUs
+        (QEMU's state does not say which of them runs next), and where its init is another than the lab's.
+        """
+        bench = self.bench
+        guests = architecture.of_machine(bench.machine)
+        if not bench.snapshots or bench.instrument is None or bench.workload.vcpus > 1:
+            return None
+        entry = snapshot.entry(initrd.init_of(bench.packed_root), guests.pc)
+        if entry is None or measures_boot(bench.packed_root, guests):
+            return None
+        guest = bench.guest(self.arm.settings, self.turn)
+        facts = [guest.beginning(), bench.root_digest, self.arm.kernel.key, self.preparation().decode()]
+        return Snapshot(key=records.digest(facts)[:32], entry=entry)
 
 
 class Run(Record, frozen=True, kw_only=True):
@@ -225,12 +253,13 @@ def measure(guest: GuestRun, running: RunningGuests) -> Run:
     output = boot(guest, running)
     run = save_run(guest, output)
     if guest.bench.parameters == exact.exact_machine():
-        learn(
+        estimates.learn(
             guest.bench.workload,
             guest.cases,
             output.cpu_s + time.thread_time() - began,
             built=guest.arm.kernel.spec.source.is_buildable,
             model=guest.bench.instrument.model if guest.bench.instrument else "none",
+            booted=output.booted,
         )
     return run
 
@@ -268,13 +297,39 @@ def boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
 
 
 def _boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
-    bench, initrd = guest.bench, guest.folder / INITRD
-    with paths.writing(initrd):
-        initrd.write_bytes(bench.packed_root.read_bytes() + guest.job())
+    """Boot a guest, or have it go on from the state that one before it left; a state of no use is made anew."""
+    kept = guest.snapshot()
+    if kept is None:
+        return _run(guest, running, None)
+    if state := kept.load():
+        for name, said in ((CONSOLE, state.console), (REPORT, state.report)):
+            (guest.folder / name).write_bytes(said)
+        with GoingOn(kept, guest.cases_text()) as going_on:
+            try:
+                return _run(guest, running, going_on)._replace(booted=False)
+            except GuestFailed:
+                if not going_on.is_refused:
+                    raise
+        kept.discard()
+        make_folder(guest)
+    with Keeping(kept, guest.folder) as keeping:
+        try:
+            return _run(guest, running, keeping)
+        except GuestFailed:
+            if keeping.error is None:
+                raise
+    make_folder(guest)
+    return _run(guest, running, None)
+
+
+def _run(guest: GuestRun, running: RunningGuests, start: Start | None) -> GuestOutput:
+    bench, archive = guest.bench, guest.folder / INITRD
+    with paths.writing(archive):
+        archive.write_bytes(bench.packed_root.read_bytes() + guest.job())
     try:
         found = boot_and_read(
-            guest.argv(), guest.folder, bench.workload, guest.seed, guest.cases,
-            modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running,
+            guest.argv(), guest.folder, bench.workload, guest.cases,
+            modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running, start=start,
         )  # fmt: skip
         return found.on(bench.machine, bench.instrument.model if bench.instrument else None)._replace(turn=guest.turn)
     except GuestFailed as error:
@@ -309,7 +364,7 @@ def save_run(guest: GuestRun, output: GuestOutput) -> Run:
 
 
 class GuestOutput(NamedTuple):
-    """The report of one guest with every case's metrics, and the modelled ones."""
+    """The report of one guest with every case's metrics, and the modelled ones. booted: not from a kept state."""
 
     report: GuestReport
     costs: dict[str, dict[str, float]]
@@ -318,6 +373,7 @@ class GuestOutput(NamedTuple):
     windows: dict[str, list[float]] = {}  # noqa: RUF012  (never written to)
     events: dict[str, dict[str, float]] = {}  # noqa: RUF012
     turn: int = 0
+    booted: bool = True
 
     def on(self, machine: MachineType, model: Model | None) -> GuestOutput:
         """The output of a guest on a kind of machine: if it was only counted, without what only a model has."""
@@ -342,21 +398,23 @@ def boot_and_read(
     argv: Sequence[str],
     folder: Path,
     workload: Workload,
-    seed: int,
     cases: Sequence[Case],
     *,
     modelled: bool,
     timeout_s: float,
     running: RunningGuests,
+    start: Start | None = None,
 ) -> GuestOutput:
-    """Boot the guest whose initrd is in a folder, and read its output.
+    """Boot the guest whose initrd is in a folder, and read its output. start: the snapshot that is made or used.
 
     The initrd is removed in any case: it is large, and can be made again.
     """
+    words, begin, fds = (start.changed(argv), start.begin, start.fds) if start else (argv, None, ())
     try:
         ended = run.boot(
-            [*argv, *exact.sandbox(argv[0])], folder=folder, timeout_s=timeout_s, running=running, file_max=run.FILE_MAX
-        )
+            [*words, *exact.sandbox(argv[0])], folder=folder, timeout_s=timeout_s, running=running,
+            file_max=run.FILE_MAX, on_start=begin, fds=fds,
+        )  # fmt: skip
         report = run.read_report(ended)
         output.collect_some(report, workload, cases, folder)
         found = _modelled(folder / COSTS, workload, report) if modelled else _Modelled({}, {}, {})
@@ -429,130 +487,3 @@ def shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
 def order(names: Sequence[str], seed: int) -> list[str]:
     """The names of cases as they follow each other in a boot."""
     return sorted(names, key=lambda name: records.digest([seed, name]))
-
-
-# ---- the time that guests take
-#
-# `workloads/seconds.toml` has the processor time of the lab's own workloads, measured on one machine. Every guest that
-# runs here corrects it: a memo keeps, by workload, how many times as long guests take on this machine.
-
-_REMEMBERED = 8
-"""Guests whose mean a memo follows: a machine that becomes slower shows after a few."""
-
-
-_CROWDED = 1.2
-"""Other work from here on is worth a word."""
-
-
-class _Table(Record, frozen=True, kw_only=True):
-    """`workloads/seconds.toml`.
-
-    built, package: a guest that does nothing, by its kernel. case: of a user's workload. model: the cost of each, as
-    a factor. workload: the guest of each case with a built kernel; where cases share one, `guest` and `each` of them.
-    """
-
-    schema: int
-    built: float
-    package: float
-    case: float
-    model: dict[str, float]
-    workload: dict[str, dict[str, float]]
-
-
-class Timing(Record, frozen=True, kw_only=True):
-    """A memo: guests of a workload took `factor` times as long as a table says. table: its digest."""
-
-    table: str
-    guests: int
-    factor: float
-
-
-@cache
-def _table() -> _Table:
-    return toml.load(paths.room("workloads") / "seconds.toml", _Table)
-
-
-@cache
-def _table_digest() -> str:
-    return records.digest(_table())[:16]
-
-
-def guest_seconds(workload: Workload, cases: Sequence[Case], *, built: bool, model: str) -> float:
-    """The seconds that one guest takes on an idle core. built: its kernel is the lab's own, which boots sooner."""
-    return _by_table(workload, cases, built=built, model=model) * _factor(workload)
-
-
-def crowding(work: Work) -> float:
-    """The factor by which guests take longer beside what the machine does already; 1 where others run them."""
-    if work.executor is not None:
-        return 1.0
-    return max(1.0, (os.getloadavg()[0] + work.jobs) / (os.cpu_count() or 1))
-
-
-def announced(guests: str, low_s: float, high_s: float, work: Work) -> str:
-    """Guests, and the time that they take, from processor seconds of the fewest and of the most of them."""
-    crowded = crowding(work)
-    beside = " beside other work" if crowded > _CROWDED else ""
-    times = span(low_s * crowded / work.jobs, high_s * crowded / work.jobs)
-    return f"{guests}, {work.jobs} at a time, {times}{beside}"
-
-
-def learn(workload: Workload, cases: Sequence[Case], seconds: float, *, built: bool, model: str) -> None:
-    """Remember the processor time of a guest that ran, under a model that comparisons use."""
-    if model not in _table().model:
-        return
-    factor = seconds / _by_table(workload, cases, built=built, model=model)
-    before = _memo(workload.name)
-    if before is not None:
-        weight = 1 / min(before.guests + 1, _REMEMBERED)
-        factor = before.factor * (1 - weight) + factor * weight
-    try:
-        timing = Timing(table=_table_digest(), guests=before.guests + 1 if before else 1, factor=factor)
-        records.save(_memo_path(workload.name), timing)
-    except (OSError, LabError):
-        return  # a full disk is found where it matters; another user's store can be read only
-
-
-def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: str) -> float:
-    table = _table()
-    known = table.workload.get(workload.name, {}) if selection.is_shipped(workload) else {}
-    boot, own = table.built, table.model[workload.model] if known else 1.0
-    if "each" in known or not known:
-        boot = known.get("guest", boot)
-        work = len(cases) * known.get("each", table.case)
-    else:
-        other = median(known.values())
-        work = max(0.0, sum(known.get(case.name, other) - boot for case in cases))
-    return boot + work * table.model.get(model, own) / own + (0.0 if built else table.package - table.built)
-
-
-def _factor(workload: Workload) -> float:
-    """By this machine's memo of the workload, else by those of the lab's own workloads, else that of the table."""
-    if (memo := _memo(workload.name)) is not None:
-        return memo.factor
-    memos = filter(None, map(_memo, _table().workload))
-    return median(factors) if (factors := [memo.factor for memo in memos]) else 1.0
-
-
-def _memo_path(workload: str) -> Path:
-    return paths.cache_dir("timings") / f"{workload}.json"
-
-
-def _memo(workload: str) -> Timing | None:
-    """A memo that can be read, makes sense, and is of this table."""
-    found = records.find(_memo_path(workload), Timing)
-    if found is None:
-        return None
-    sound = math.isfinite(found.factor) and found.factor > 0 and found.table == _table_digest()
-    return found if sound else None
-
-
-def span(low: float, high: float) -> str:
-    """Seconds from one to another, as people say them: `about 40 to 160 s`."""
-    first, last = _rounded(low), _rounded(high)
-    return f"about {first} s" if first == last else f"about {first} to {last} s"
-
-
-def _rounded(seconds: float) -> str:
-    """Two digits: more of them would promise too much."""
-    return f"{float(f'{max(seconds, 1):.2g}'):.0f}"

@@ -91,6 +91,14 @@ def is_sealed(path: Path) -> bool:
         return False
 
 
+def sealed_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, from its seal if it has one."""
+    try:
+        return _seal_of(path).read_text()
+    except FileNotFoundError:
+        return file_digest(path)
+
+
 def _seal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import msgspec
 
+from lab.core import cpio
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.records import DAMAGED
 
@@ -150,26 +151,35 @@ class GuestReport(msgspec.Struct, kw_only=True):
 
 def encode_job(
     *,
-    seed: int,
-    cases: Sequence[tuple[str, Sequence[str]]],
     settings: Mapping[str, str] | None = None,
     modules: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     setups: Iterable[Sequence[str]] = (),
 ) -> bytes:
     """The bytes of /job. Modules come first, since a setting may be one of theirs; the order is kept."""
-    if not 0 <= seed <= SEED_MAX:
-        raise UserError(f"seed {seed} is not between 0 and {SEED_MAX}")
-    lines = [["seed", str(seed)]]
-    lines += [["insmod", path] for path in modules]
+    lines = [["insmod", path] for path in modules]
     lines += [["set", name, value] for name, value in (settings or {}).items()]
     lines += [["env", f"{name}={value}"] for name, value in (env or {}).items()]
     lines += [["setup", *setup] for setup in setups]
+    return "".join(_job_line(fields) for fields in lines).encode()
+
+
+def encode_cases(seed: int, cases: Sequence[tuple[str, Sequence[str]]]) -> bytes:
+    """The bytes of /cases. cases: the name and the command of each, in their order."""
+    if not 0 <= seed <= SEED_MAX:
+        raise UserError(f"seed {seed} is not between 0 and {SEED_MAX}")
+    lines = [["seed", str(seed)]]
     for name, argv in cases:
         if not argv:
             raise UserError(f"case {name} has no program")
         lines.append(["case", name, *argv])
     return "".join(_job_line(fields) for fields in lines).encode()
+
+
+def pack_job(job: bytes, cases: bytes, size: int = 0) -> bytes:
+    """The end of a guest's archive, with both files padded to a size."""
+    files = (("job", job), ("cases", cases))
+    return b"".join(cpio.entry(name, 0o100444, text.ljust(size, b"\0")) for name, text in files) + cpio.trailer()
 
 
 def _job_line(fields: Sequence[str]) -> str:

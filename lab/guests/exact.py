@@ -151,6 +151,12 @@ class ExactGuest:
             described.append(options)
         return records.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
+    def beginning(self) -> list[Any]:
+        """All that the guest depends on until it is ready, besides its kernel, its archive and its job."""
+        facts = {name: value for name, value in self._facts().items() if name != "model"}
+        own = architecture.of_machine(self.machine)
+        return [facts, _options(own), own.boards, records.file_digest(Path(self.qemu.path).resolve())]
+
     @property
     def cpu(self) -> str:
         """QEMU's `-cpu`: that of the modelled machine, or every guest's."""

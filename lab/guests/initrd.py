@@ -52,6 +52,11 @@ def pack_initrd(image: tuple[Image, Path], workload: Workload) -> Path:
     return target
 
 
+def init_of(packed: Path) -> Path:
+    """The first program of the guests that unpack an initrd."""
+    return packed.parent.parent / "root" / "init"
+
+
 def own_files(workload: Workload, guests: str = architecture.DEFAULT) -> dict[str, Path]:
     """A workload's own files by their path in the guest: with its compiled program, if it is a user's.
 

@@ -119,6 +119,7 @@ def boot(
     timeout_s: float,
     running: RunningGuests | None = None,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    fds: Sequence[int] = (),
     file_max: int | None = None,
     silence_s: float | None = None,
 ) -> GuestExit:
@@ -127,7 +128,8 @@ def boot(
     One whose kernel oopsed may never end, and is killed once it says nothing more.
 
     argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
-    from it ends the guest. file_max: the most bytes of a file that it writes, its memory included where that is one.
+    from it ends the guest. fds: the open files that it inherits. file_max: the most bytes of a file that it writes, its
+    memory included where that is one.
     silence_s: a guest that says nothing for so long is killed, too.
     """
     running = running or RunningGuests()
@@ -136,7 +138,9 @@ def boot(
     command = ["setpriv", "--pdeathsig", "KILL", "--no-new-privs", "--", *argv]
     with (folder / "qemu.log").open("w+b") as log:
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, pass_fds=fds
+            )
         except OSError as error:
             raise HostFailed(f"cannot start {argv[0]}: {error.strerror}", hint="run `lab doctor`") from error
         running.add(process)

@@ -57,6 +57,7 @@ static const struct {
 } numbers[] = {
 	{ "streams",	 &machine.streams,	1024 },
 	{ "flushes_all", &machine.flushes_all,	1 },
+	{ "hold",	 &machine.hold,		1 << 20 },
 };
 
 static const struct {

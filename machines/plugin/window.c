@@ -13,6 +13,9 @@
 #include "memory.h"
 #include "output.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #define ROOM_STEP	1024		/* operations */
 
 void (*windows_ready)(void);
@@ -97,13 +100,26 @@ static void end_case(void)
 	end(window.kind == WINDOW_CASE);
 }
 
+/* Who keeps the guest's state is told that it is here, stops QEMU meanwhile, and says when to go on. */
+static void hold(void)
+{
+	int end = (int)machine.hold;
+	char byte = 0;
+
+	machine.hold = 0;	/* a program may have such a mark, too */
+	if (!end || write(end, &byte, 1) < 0)
+		return;
+	while (read(end, &byte, 1) < 0 && errno == EINTR)
+		;
+}
+
 void on_mark(unsigned int vcpu, void *data)
 {
 	bool own = measuring && window.kind == WINDOW_OWN;
 
 	(void)vcpu;
 	context_in_program();
-	if (windows_ready)
+	if (windows_ready && (enum mark)(uintptr_t)data == MARK_READY)
 		windows_ready();
 	switch ((enum mark)(uintptr_t)data) {
 	case MARK_CASE_BEGIN:
@@ -127,6 +143,9 @@ void on_mark(unsigned int vcpu, void *data)
 	case MARK_OPERATION_END:
 		if (own)
 			end_operation();
+		break;
+	case MARK_HOLD:
+		hold();
 		break;
 	case MARK_READY:
 	case MARK_MEASURES_BOOT:

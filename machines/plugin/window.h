@@ -18,6 +18,7 @@ enum mark {
 	MARK_READY = 7,
 	MARK_BOOTED = 8,
 	MARK_MEASURES_BOOT = 9,
+	MARK_HOLD = 10,
 };
 
 enum kind_of_window {
@@ -40,7 +41,7 @@ struct window {
 	uint64_t nr_operations;
 };
 
-/* Given by who makes code be watched; called at the first mark of all, which should be MARK_READY. */
+/* Given by who makes code be watched; called at MARK_READY, before which nothing of the guest is remembered. */
 extern void (*windows_ready)(void);
 
 /* The machine is switched on. */

@@ -95,14 +95,14 @@ def test_what_the_guest_is_given(bench: Bench) -> None:
     archive = (guest_folder(bench) / "copy").read_bytes()
     assert archive.startswith(b"SLICE" * 4)
     assert len(archive) % 4096 == 4, "the rest of the last page is where newer firmware keeps its tables"
-    (name, _, job), _ = members(archive[20:].rstrip(b"\0") + b"\0")
-    assert name == "job" and len(job) == 16 << 10
-    text = job.rstrip(b"\0").decode()
-    assert "seed\t3\n" in text
+    (name, _, job), (other, _, cases), _ = members(archive[20:].rstrip(b"\0") + b"\0")
+    assert (name, other) == ("job", "cases") and len(job) == len(cases) == 16 << 10
+    text, commands = job.rstrip(b"\0").decode(), cases.rstrip(b"\0").decode()
+    assert commands.startswith("seed\t3\n") and "seed" not in text, "a guest is made ready alike for every seed"
     assert "set\tthp\tnever\n" in text and "set\tsysctl.vm.swappiness\t1\n" in text
     assert "set\tsysctl.vm.compaction_proactiveness\t0\n" in text, "the machine's, where the arm says nothing"
     assert "cmdline" not in text
-    assert "case\tlarge\t/usr/bin/mine\t--case\tlarge\n" in text
+    assert "case\tlarge\t/usr/bin/mine\t--case\tlarge\n" in commands
     words = run.argv[run.argv.index("-append") + 1]
     assert words.endswith(" x=$(touch canary) bare")
     assert not list(bench.folder.rglob("canary"))

@@ -66,16 +66,12 @@ class Bench:
 
     def _initrd(self, cases: tuple[str, ...]) -> Path:
         path = self.folder / "initrd.cpio"
-        job = channel.encode_job(
-            seed=0,
-            cases=[(f"probe-{number}", ["/probe", *case.split()]) for number, case in enumerate(cases)],
-            settings=exact.exact_machine().settings,
-        )
+        job = channel.encode_job(settings=exact.exact_machine().settings)
+        commands = [(f"probe-{number}", ["/probe", *case.split()]) for number, case in enumerate(cases)]
         with path.open("wb") as stream:
             for inode, name in enumerate(("init", "probe"), start=1):
                 stream.write(cpio.entry(name, 0o100755, (self.folder / name).read_bytes(), inode=inode))
-            stream.write(cpio.entry("job", 0o100444, job))
-            stream.write(cpio.trailer())
+            stream.write(channel.pack_job(job, channel.encode_cases(0, commands)))
             # As the lab does: the archive must not end where the firmware puts its tables.
             stream.write(bytes(-stream.tell() % MIB + MIB))
         return path

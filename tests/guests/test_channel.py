@@ -138,29 +138,26 @@ def test_garbage_is_malformed(content: bytes) -> None:
     assert len(caught.value.message) < 400
 
 
-def test_a_job_lists_modules_before_settings_before_cases() -> None:
+def test_a_job_lists_modules_before_settings() -> None:
     job = channel.encode_job(
-        seed=7,
-        cases=[("one", ["/bin/x", "--case", "one"])],
         settings={"thp": "always", "sysctl.net.ipv4.tcp_rmem": "1 2 3"},
         modules=["/lib/null_blk.ko"],
         env={"A": "b=c"},
     )
-    assert job == (
-        b"seed\t7\ninsmod\t/lib/null_blk.ko\nset\tthp\talways\nset\tsysctl.net.ipv4.tcp_rmem\t1 2 3\n"
-        b"env\tA=b=c\ncase\tone\t/bin/x\t--case\tone\n"
-    )
+    assert job == (b"insmod\t/lib/null_blk.ko\nset\tthp\talways\nset\tsysctl.net.ipv4.tcp_rmem\t1 2 3\nenv\tA=b=c\n")
+    cases = channel.encode_cases(7, [("one", ["/bin/x", "--case", "one"])])
+    assert cases == b"seed\t7\ncase\tone\t/bin/x\t--case\tone\n"
 
 
 @pytest.mark.parametrize("bad", ["a\tb", "a\nb", "a\0b"])
 def test_a_job_refuses_what_it_cannot_carry(bad: str) -> None:
     with pytest.raises(UserError):
-        channel.encode_job(seed=1, cases=[("one", ["/bin/x", bad])])
+        channel.encode_cases(1, [("one", ["/bin/x", bad])])
     with pytest.raises(UserError):
-        channel.encode_job(seed=1, cases=[(bad, ["/bin/x"])])
+        channel.encode_cases(1, [(bad, ["/bin/x"])])
     with pytest.raises(UserError):
-        channel.encode_job(seed=1, cases=[], settings={"thp": bad})
+        channel.encode_job(settings={"thp": bad})
     with pytest.raises(UserError):
-        channel.encode_job(seed=1, cases=[], env={"A": bad})
+        channel.encode_job(env={"A": bad})
     with pytest.raises(UserError):
-        channel.encode_job(seed=1, cases=[], modules=[bad])
+        channel.encode_job(modules=[bad])

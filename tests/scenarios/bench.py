@@ -94,7 +94,6 @@ def _boot_s(rounds: int = 5) -> float:
     """From the start of QEMU until the guest says that it begins the first case."""
     document = json.loads(_ab("-w", "alloc-burst:layout-512k", "--seeds", "1"))
     from lab.compare import result_folders
-    from lab.core import cpio
     from lab.core.progress import Progress
     from lab.guests import channel, image, initrd
     from lab.workloads import selection
@@ -102,12 +101,12 @@ def _boot_s(rounds: int = 5) -> float:
     folder = result_folders.open_folder(document["result"])
     run = json.loads((folder / "runs" / "alloc-burst-base-0001.json").read_text())
     workload, cases = selection.select("alloc-burst:layout-512k")
-    job = channel.encode_job(seed=1, cases=[(case.name, workload.command(case)) for case in cases])
+    commands = channel.encode_cases(1, [(case.name, workload.command(case)) for case in cases])
     seconds = []
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
         root = initrd.pack_initrd(image.obtain(Progress(quiet=True)), workload).read_bytes()
-        (here / "initrd.cpio").write_bytes(root + cpio.entry("job", 0o100444, job) + cpio.trailer())
+        (here / "initrd.cpio").write_bytes(root + channel.pack_job(channel.encode_job(), commands))
         argv = [word.replace(str(folder / "guests" / "alloc-burst-base-0001"), name) for word in run["argv"]]
         for _ in range(rounds):
             (here / "report.jsonl").unlink(missing_ok=True)

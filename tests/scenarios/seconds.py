@@ -35,7 +35,9 @@ def main() -> None:
         nothing = Path(name) / "nothing.sh"
         nothing.write_text("#!/bin/sh\nexit 0\n")
         boots = {spec: _measured(spec, f"script:{nothing}", "auto")["nothing"] for spec in (built, package)}
-    print(f"built = {boots[built]:.2f}\npackage = {boots[package]:.2f}\ncase = 0.2\n\n[model]")  # noqa: T201
+        restored = _measured(package, f"script:{nothing}", "auto", snapshot=True)["nothing"]
+    print(f"built = {boots[built]:.2f}\npackage = {boots[package]:.2f}\nrestored = {restored:.2f}")  # noqa: T201
+    print("case = 0.2\n\n[model]")  # noqa: T201
     for model, factor in _models(built, boots[built]).items():
         print(f"{model} = {factor:.2f}", flush=True)  # noqa: T201
     for workload in selection.list_workloads():
@@ -55,18 +57,18 @@ def _models(spec: str, boot: float) -> dict[str, float]:
     return {model: (min(taken) - boot) / (min(seconds["tlb"]) - boot) for model, taken in seconds.items()}
 
 
-def _prepared(folder: Path, spec: str, workload: str, model: str) -> tuple[Series, Arm]:
+def _prepared(folder: Path, spec: str, workload: str, model: str, *, snapshot: bool = False) -> tuple[Series, Arm]:
     work = Work(progress=Progress(quiet=True), jobs=1)
-    options = MeasureOptions(workload=(workload,), model=model, seeds=1)
+    options = MeasureOptions(workload=(workload,), model=model, seeds=1, snapshot=snapshot)
     arm = ArmPlan(spec=options.resolve([spec], work.progress)[0], cc="gcc")
     ready = exact.prepare(Plan.of(options, base=arm, test=arm), result_folders.new_folder(folder), work)
     return ready.series[0], ready.arms[0]
 
 
-def _measured(spec: str, workload: str, model: str) -> dict[str, float]:
+def _measured(spec: str, workload: str, model: str, *, snapshot: bool = False) -> dict[str, float]:
     """The processor seconds of each case's guest; where cases share one, those of the guest and of each case more."""
     with tempfile.TemporaryDirectory() as name:
-        series, arm = _prepared(Path(name) / "result", spec, workload, model)
+        series, arm = _prepared(Path(name) / "result", spec, workload, model, snapshot=snapshot)
         if series.bench.workload.isolate:
             return {case.name: _seconds(series, arm, [case]) for case in series.cases}
         whole, one = (_seconds(series, arm, cases) for cases in (series.cases, series.cases[:1]))

@@ -2,9 +2,9 @@
 /*
  * The guest's first and only resident program.
  *
- * It is started by the kernel as PID 1 from an archive in memory, reads its job
- * from /job, applies the settings, runs the cases one after another, reports
- * each as JSON lines on a serial port, and switches the guest off. There is no
+ * It is started by the kernel as PID 1 from an archive in memory, applies the
+ * settings in /job, runs the cases in /cases one after another, reports each as
+ * JSON lines on a serial port, and switches the guest off. There is no
  * shell, no udev and no other daemon, so nothing runs beside the workload.
  *
  * Whatever goes wrong becomes a record; this program itself never ends, since
@@ -149,16 +149,35 @@ static bool prepare(const struct job *job)
 	return ready;
 }
 
+/*
+ * What came before is the same for every seed and every choice of cases. The
+ * lab may hold the machine here, keep its state, and have it go on with other
+ * cases (lab/guests/snapshot.py). A jump ends what QEMU translates as one, so
+ * that the machine stops before its target.
+ */
+__attribute__((noinline)) static void get_ready(void)
+{
+	lab_hold();
+	__asm__ volatile(LAB_JUMP " guest_goes_on\n\t"
+			 ".globl guest_goes_on\n"
+			 "guest_goes_on:" ::: "memory");
+	lab_ready();
+}
+
 static void work(void)
 {
 	struct job job = { .seed = 0 };
 
-	if (!job_read("/job", &job) || !prepare(&job))
+	if (!job_read(&job) || !prepare(&job))
 		return;
 	for (size_t i = 0; i < job.nr_setups; i++)
 		if (!setup_run(&job, &job.setups[i]))
 			return;
-	lab_ready();
+	if (!job_load_cases())
+		return;
+	get_ready();
+	if (!job_take_cases(&job))
+		return;
 	seed_hold_pages(job.seed);
 	settings_wait_idle();
 	for (size_t i = 0; i < job.nr_cases; i++)

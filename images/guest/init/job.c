@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JOB_MAX		(1 << 20)
 #define FIELDS_MAX	256
 
+char job_cases[JOB_MAX];
 static char text[JOB_MAX];
 
 struct line {
+	const char *file;
 	size_t number;
 	char *fields[FIELDS_MAX + 1];
 	size_t nr_fields;
@@ -28,7 +29,7 @@ static void *grow(void *array, size_t count, size_t size)
 
 static bool bad(const struct line *line, const char *what)
 {
-	report_fatal("/job line %zu: %s: %.200s", line->number, what, line->fields[0]);
+	report_fatal("%s line %zu: %s: %.200s", line->file, line->number, what, line->fields[0]);
 	return false;
 }
 
@@ -137,20 +138,24 @@ static bool split(char *start, struct line *line)
 	return true;
 }
 
-bool job_read(const char *path, struct job *job)
+static bool load(const char *path, char *buffer)
 {
-	ssize_t length = file_read(path, text, sizeof(text));
-	struct line line = { .number = 0 };
+	ssize_t length = file_read(path, buffer, JOB_MAX);
 
-	if (length < 0) {
+	if (length < 0)
 		report_fatal("cannot read %s: %s", path, strerror((int)-length));
-		return false;
-	}
-	if (length == (ssize_t)sizeof(text) - 1 && strlen(text) == (size_t)length) {
+	return length >= 0;
+}
+
+static bool take(const char *path, char *buffer, struct job *job)
+{
+	struct line line = { .file = path };
+
+	if (strlen(buffer) == JOB_MAX - 1) {
 		report_fatal("%s is longer than %d bytes", path, JOB_MAX - 2);
 		return false;
 	}
-	for (char *rest = text; rest && *rest;) {
+	for (char *rest = buffer; rest && *rest;) {
 		char *start = strsep(&rest, "\n");
 
 		line.number++;
@@ -158,4 +163,19 @@ bool job_read(const char *path, struct job *job)
 			return false;
 	}
 	return true;
+}
+
+bool job_read(struct job *job)
+{
+	return load("/job", text) && take("/job", text, job);
+}
+
+bool job_load_cases(void)
+{
+	return load("/cases", job_cases);
+}
+
+bool job_take_cases(struct job *job)
+{
+	return take("/cases", job_cases, job);
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The job: what this guest shall do, from the file /job.
+ * The job: what this guest shall do. /job says how the guest is made ready,
+ * which is the same for every seed; /cases says what runs in it then.
  *
  * Text lines of TAB-separated fields, the first of which is a keyword:
  *
- *	seed	NUMBER
- *	set	NAME	VALUE
+ *	set	NAME	VALUE				(/job)
  *	insmod	PATH
  *	env	NAME=VALUE
  *	setup	PROGRAM	[ARGUMENT...]
+ *	seed	NUMBER					(/cases)
  *	case	NAME	PROGRAM	[ARGUMENT...]
  *
- * It ends with the file or with a NUL, because the file is padded with NULs to
- * a fixed size: the archive around it then has the same size in every run.
+ * A file ends with its last byte or with a NUL, because it is padded with NULs
+ * to a fixed size: the archive around it then has the same size in every run.
  */
 #ifndef LAB_JOB_H
 #define LAB_JOB_H
@@ -50,7 +51,22 @@ struct job {
 	size_t nr_cases;
 };
 
-/* Read the job; false, after a fatal record, if there is none or it cannot be understood. */
-bool job_read(const char *path, struct job *job);
+#define JOB_MAX	(1 << 20)
+
+/*
+ * The text of /cases. The lab writes that of another seed over it in a guest
+ * that goes on from a kept state (lab/guests/snapshot.py), so nothing may have
+ * looked at its contents before.
+ */
+extern char job_cases[JOB_MAX];
+
+/* Read /job; false, after a fatal record, if there is none or it cannot be understood. */
+bool job_read(struct job *job);
+
+/* Read /cases, and look at nothing of it. */
+bool job_load_cases(void);
+
+/* Understand what was loaded. */
+bool job_take_cases(struct job *job);
 
 #endif

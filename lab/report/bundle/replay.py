@@ -169,7 +169,7 @@ def _boot(
     argv = exact_guest.argv(kernel=opened.folder / boot.kernel, folder=folder, root=root)
     try:
         found = runs.boot_and_read(
-            argv, folder, workload, guest.seed, [workload.case(name) for name in guest.cases],
+            argv, folder, workload, [workload.case(name) for name in guest.cases],
             modelled=instrument is not None, timeout_s=options.guest_timeout_s, running=running,
         )  # fmt: skip
         return found.on(boot.machine, boot.model)

@@ -36,6 +36,12 @@ static inline void lab_operations_again(void)
 	LAB_MARK(6);
 }
 
+/* The guest may be held here, and its state kept (lab/guests/snapshot.py). By who runs the cases, just before it is up. */
+static inline void lab_hold(void)
+{
+	LAB_MARK(10);
+}
+
 /* The guest is up: code is watched from here on. By who runs the cases, once, before the first. */
 static inline void lab_ready(void)
 {

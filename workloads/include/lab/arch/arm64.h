@@ -7,6 +7,8 @@
 /* movz xzr, #0x42CODE, lsl #48 */
 #define LAB_MARK(code) __asm__ volatile(".inst 0xd2e8401f + (" #code " << 5)" ::: "memory")
 
+#define LAB_JUMP	"b"
+
 static inline __attribute__((always_inline)) long arch_call6(long number, long a, long b, long c, long d, long e, long f)
 {
 	register long x8 __asm__("x8") = number;

@@ -7,6 +7,8 @@
 /* lui zero, 0x42c00 + CODE: a hint that says nothing */
 #define LAB_MARK(code) __asm__ volatile(".4byte 0x42c00037 + (" #code " << 12)" ::: "memory")
 
+#define LAB_JUMP	"j"
+
 static inline __attribute__((always_inline)) long arch_call6(long number, long a, long b, long c, long d, long e, long f)
 {
 	register long a7 __asm__("a7") = number;

@@ -8,6 +8,8 @@
 #define LAB_MARK(code) \
 	__asm__ volatile(".byte 0x0f, 0x1f, 0x80, " #code ", 0x42, 0x41, 0x4c" ::: "memory")
 
+#define LAB_JUMP	"jmp"
+
 static inline __attribute__((always_inline)) long arch_call6(long number, long a, long b, long c, long d, long e, long f)
 {
 	register long r10 __asm__("r10") = d;

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from lab.compare import runs
+from lab.compare import estimates
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
@@ -24,14 +24,14 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def seconds(name: str, *cases: str, built: bool = True, model: str | None = None) -> float:
     workload = selection.load(name)
     chosen = [workload.case(case) for case in cases] if cases else list(workload.cases)
-    return runs.guest_seconds(workload, chosen, built=built, model=model or workload.model)
+    return estimates.guest_seconds(workload, chosen, built=built, model=model or workload.model)
 
 
 def test_the_table_has_every_case_of_the_labs_own_workloads_and_no_other() -> None:
-    assert runs._table().workload.keys() == {workload.name for workload in selection.list_workloads()}
+    assert estimates._table().workload.keys() == {workload.name for workload in selection.list_workloads()}
     for workload in selection.list_workloads():
         cases = {case.name for case in workload.cases} if workload.isolate else {"guest", "each"}
-        assert runs._table().workload[workload.name].keys() == cases
+        assert estimates._table().workload[workload.name].keys() == cases
 
 
 def test_more_work_takes_longer() -> None:
@@ -45,14 +45,14 @@ def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
     workload = selection.load("alloc-burst")
     before, other = seconds("alloc-burst"), seconds("pointer-chase")
     for _ in range(3):
-        runs.learn(workload, workload.cases, 3 * before, built=True, model="tlb")
+        estimates.learn(workload, workload.cases, 3 * before, built=True, model="tlb")
     assert seconds("alloc-burst") == pytest.approx(3 * before)
     assert seconds("pointer-chase") == pytest.approx(3 * other), "a slow machine is slow at all of it"
     for _ in range(40):
-        runs.learn(workload, workload.cases, before, built=True, model="tlb")
+        estimates.learn(workload, workload.cases, before, built=True, model="tlb")
     assert seconds("alloc-burst") == pytest.approx(before, rel=0.05)
     mine = write_workload(tmp_path / "mine")
-    runs.learn(selection.load(mine), selection.load(mine).cases, 40.0, built=True, model="none")
+    estimates.learn(selection.load(mine), selection.load(mine).cases, 40.0, built=True, model="none")
     assert seconds(mine, model="none") == pytest.approx(40.0)
     assert seconds("pointer-chase") == pytest.approx(other, rel=0.05), "what a user measures says nothing of others"
 
@@ -67,7 +67,7 @@ def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
     ],
 )
 def test_seconds_have_two_digits(low: float, high: float, said: str) -> None:
-    assert runs.span(low, high) == said
+    assert estimates.span(low, high) == said
 
 
 def test_other_work_on_the_machine_is_counted_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +75,6 @@ def test_other_work_on_the_machine_is_counted_in(monkeypatch: pytest.MonkeyPatch
     work = quiet(jobs=2)
     for load, said in ((0.0, "12 guests, 2 at a time, about 10 to 40 s"), (6.0, None)):
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
-        line = runs.announced("12 guests", 20.0, 80.0, work)
+        line = estimates.announced("12 guests", 20.0, 80.0, work)
         assert line == (said or "12 guests, 2 at a time, about 40 to 160 s beside other work")
-    assert runs.crowding(dataclasses.replace(work, executor=Mock())) == 1.0
+    assert estimates.crowding(dataclasses.replace(work, executor=Mock())) == 1.0

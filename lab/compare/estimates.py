@@ -1,0 +1,153 @@
+"""The time that guests will take, for what a command announces.
+
+`workloads/seconds.toml` has the processor time of the lab's own workloads, measured on one machine. Every guest that
+runs here corrects it: a memo keeps, by workload, how many times as long guests take on this machine.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+from lab.core import paths, records, toml
+from lab.core.errors import LabError
+from lab.core.executor import Work
+from lab.core.records import Record
+from lab.workloads import selection
+from lab.workloads.spec import Case, Workload
+
+_REMEMBERED = 8
+"""Guests whose mean a memo follows: a machine that becomes slower shows after a few."""
+
+
+_CROWDED = 1.2
+"""Other work from here on is worth a word."""
+
+
+class _Table(Record, frozen=True, kw_only=True):
+    """`workloads/seconds.toml`.
+
+    built, package: a guest that does nothing, by its kernel; restored: one that goes on from a kept state.
+    case: of a user's workload. model: the cost of each, as
+    a factor. workload: the guest of each case with a built kernel; where cases share one, `guest` and `each` of them.
+    """
+
+    schema: int
+    built: float
+    package: float
+    restored: float
+    case: float
+    model: dict[str, float]
+    workload: dict[str, dict[str, float]]
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """A memo: guests of a workload took `factor` times as long as a table says. table: its digest."""
+
+    table: str
+    guests: int
+    factor: float
+
+
+@cache
+def _table() -> _Table:
+    return toml.load(paths.room("workloads") / "seconds.toml", _Table)
+
+
+@cache
+def _table_digest() -> str:
+    return records.digest(_table())[:16]
+
+
+def guest_seconds(workload: Workload, cases: Sequence[Case], count: int = 1, *, built: bool, model: str) -> float:
+    """The seconds that guests of a kernel take on an idle core: the first one boots, others go on from its state.
+
+    built: their kernel is the lab's own, which boots sooner.
+    """
+    first, other = (_by_table(workload, cases, built=built, model=model, booted=booted) for booted in (True, False))
+    return (first + (count - 1) * other if count else 0.0) * _factor(workload)
+
+
+def crowding(work: Work) -> float:
+    """The factor by which guests take longer beside what the machine does already; 1 where others run them."""
+    if work.executor is not None:
+        return 1.0
+    return max(1.0, (os.getloadavg()[0] + work.jobs) / (os.cpu_count() or 1))
+
+
+def announced(guests: str, low_s: float, high_s: float, work: Work) -> str:
+    """Guests, and the time that they take, from processor seconds of the fewest and of the most of them."""
+    crowded = crowding(work)
+    beside = " beside other work" if crowded > _CROWDED else ""
+    times = span(low_s * crowded / work.jobs, high_s * crowded / work.jobs)
+    return f"{guests}, {work.jobs} at a time, {times}{beside}"
+
+
+def learn(
+    workload: Workload, cases: Sequence[Case], seconds: float, *, built: bool, model: str, booted: bool = True
+) -> None:
+    """Remember the processor time of a guest that ran, under a model that comparisons use."""
+    if model not in _table().model:
+        return
+    factor = seconds / _by_table(workload, cases, built=built, model=model, booted=booted)
+    before = _memo(workload.name)
+    if before is not None:
+        weight = 1 / min(before.guests + 1, _REMEMBERED)
+        factor = before.factor * (1 - weight) + factor * weight
+    try:
+        timing = Timing(table=_table_digest(), guests=before.guests + 1 if before else 1, factor=factor)
+        records.save(_memo_path(workload.name), timing)
+    except (OSError, LabError):
+        return  # a full disk is found where it matters; another user's store can be read only
+
+
+def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: str, booted: bool) -> float:
+    table = _table()
+    known = table.workload.get(workload.name, {}) if selection.is_shipped(workload) else {}
+    boot, own = table.built, table.model[workload.model] if known else 1.0
+    if "each" in known or not known:
+        boot = known.get("guest", boot)
+        work = len(cases) * known.get("each", table.case)
+    else:
+        other = median(known.values())
+        work = max(0.0, sum(known.get(case.name, other) - boot for case in cases))
+    work *= table.model.get(model, own) / own
+    if not booted and workload.name != "boot":
+        return max(0.0, boot - table.built) + table.restored + work
+    return boot + work + (0.0 if built else table.package - table.built)
+
+
+def _factor(workload: Workload) -> float:
+    """By this machine's memo of the workload, else by those of the lab's own workloads, else that of the table."""
+    if (memo := _memo(workload.name)) is not None:
+        return memo.factor
+    memos = filter(None, map(_memo, _table().workload))
+    return median(factors) if (factors := [memo.factor for memo in memos]) else 1.0
+
+
+def _memo_path(workload: str) -> Path:
+    return paths.cache_dir("timings") / f"{workload}.json"
+
+
+def _memo(workload: str) -> Timing | None:
+    """A memo that can be read, makes sense, and is of this table."""
+    found = records.find(_memo_path(workload), Timing)
+    if found is None:
+        return None
+    sound = math.isfinite(found.factor) and found.factor > 0 and found.table == _table_digest()
+    return found if sound else None
+
+
+def span(low: float, high: float) -> str:
+    """Seconds from one to another, as people say them: `about 40 to 160 s`."""
+    first, last = _rounded(low), _rounded(high)
+    return f"about {first} s" if first == last else f"about {first} to {last} s"
+
+
+def _rounded(seconds: float) -> str:
+    """Two digits: more of them would promise too much."""
+    return f"{float(f'{max(seconds, 1):.2g}'):.0f}"

@@ -1,0 +1,457 @@
+"""Snapshots: the state of an exact guest that is ready for its cases, from which guests with other cases go on.
+
+Most of a short measurement is the boot, which is the same for every seed. A guest that boots is held where it is up
+(`get_ready` in images/guest/init/init.c), QEMU writes its state, and the guest goes on. Each later guest of the same
+kernel, machine, archive and settings starts from that state, with its own cases written over those of the first. No
+guest sees any of it, and the plugin remembers nothing from before, so all three ways give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple, Self
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from lab.core import locks, paths, process, records
+from lab.core.errors import LabError
+from lab.core.records import Record
+from lab.guests.run import CONSOLE, REPORT
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "snapshots"
+"""Of the cache."""
+
+KEPT_MAX = 4 << 30
+"""The most bytes of all snapshots. Those that were not used for longest go first."""
+
+STATE, RECORD = "state.zst", "snapshot.json"
+
+_POLL_S = 0.002
+_STOPPING_S = 0.5
+"""The longest that QEMU may take to begin to stop; it is let go on then, and no state is kept."""
+_PIECE = 1024
+"""The bytes that one packet writes: the stub of QEMU 7.2 takes 4,096 characters, two for each byte."""
+
+
+class Entry(NamedTuple):
+    """A guest's init, for guests that go on in it: the address of the instruction with which they do, and of the text
+    of their cases. pc: the number of the program counter."""
+
+    goes_on: int
+    cases: int
+    pc: int
+
+
+@cache
+def entry(init: Path, pc: int) -> Entry | None:
+    """The addresses in an init; None if it is not the lab's."""
+    try:
+        with init.open("rb") as stream:
+            table: Any = ELFFile(stream).get_section_by_name(".symtab")
+            goes_on, cases = (table.get_symbol_by_name(name)[0] for name in ("guest_goes_on", "job_cases"))
+    except (OSError, ELFError, AttributeError, TypeError):
+        return None
+    return Entry(goes_on["st_value"], cases["st_value"], pc)
+
+
+class _Record(Record, frozen=True, kw_only=True):
+    """`snapshot.json`. digest: of the state, with the key of this store. console, report: what was said before."""
+
+    schema: int = 1
+    digest: str
+    console: bytes
+    report: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A place in the cache for the state of guests that begin alike. key: of all that their beginning depends on."""
+
+    key: str
+    entry: Entry
+
+    @property
+    def folder(self) -> Path:
+        """Its folder, if it was kept."""
+        return paths.cache_dir(FOLDER) / self.key
+
+    def load(self) -> _Record | None:
+        """What was kept with the state; None if there is none that was made here and is whole."""
+        if not locks.hold(self.folder / RECORD):
+            return None
+        found = records.find(self.folder / RECORD, _Record)
+        with suppress(OSError):
+            if found and secrets.compare_digest(found.digest, _digest(self.folder / STATE)):
+                return found
+        self.discard()
+        return None
+
+    def discard(self) -> None:
+        """Forget the state. A guest that reads it now reads on: the file stays as long as it is open."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def keep(self, state: IO[bytes], console: bytes, report: bytes) -> None:
+        """Give a state its place, as a whole or not at all: its record comes last. state: an unnamed file."""
+        self.folder.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            (self.folder / RECORD).unlink()
+        (self.folder / STATE).unlink(missing_ok=True)
+        _link(state, self.folder / STATE)
+        record = _Record(digest=_digest(self.folder / STATE), console=console, report=report)
+        records.save(self.folder / RECORD, record)
+
+
+def _unnamed(folder: Path) -> IO[bytes]:
+    """A file without a name, of which a lab that is killed leaves nothing."""
+    return open(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600), "w+b")  # noqa: PTH123
+
+
+def _link(file: IO[bytes], path: Path) -> None:
+    # Only with a folder, which a whole path does without, does Python follow the link.
+    here = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=here, follow_symlinks=True)
+    finally:
+        os.close(here)
+
+
+def _digest(path: Path) -> str:
+    """A state's digest with the store's own key: QEMU is never given one that was made elsewhere."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(key=_store_key(), digest_size=32)).hexdigest()
+
+
+def _store_key() -> bytes:
+    path = paths.cache_dir(FOLDER) / "key"
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as stream:  # noqa: PTH123
+            stream.write(secrets.token_bytes(32))
+    return path.read_bytes()
+
+
+def kept() -> list[Path]:
+    """The folders of all snapshots, the longest unused first."""
+    folders = [path for path in paths.cache_dir(FOLDER).iterdir() if path.is_dir() and path.name[0] != "."]
+    return sorted(folders, key=used)
+
+
+def used(folder: Path) -> float:
+    """The time when a snapshot was used last, in seconds since the epoch; 0 for one that was never whole."""
+    with suppress(FileNotFoundError):
+        return (folder / RECORD).stat().st_mtime
+    return 0.0
+
+
+def _bound() -> None:
+    """Remove the snapshots that were not used for longest, until all fit."""
+    size = {folder: (folder / STATE).stat().st_size for folder in kept() if (folder / STATE).exists()}
+    left = sum(size.values())
+    for folder, its in size.items():
+        if left <= KEPT_MAX:
+            return
+        with locks.unheld(folder / RECORD) as free:
+            if free:
+                shutil.rmtree(folder, ignore_errors=True)
+                left -= its
+
+
+# ---- what QEMU is told
+
+
+class _Ended(Exception):
+    """QEMU has ended, and with it the conversation."""
+
+
+class _Misunderstood(Exception):
+    """QEMU does not do what it was told."""
+
+
+class _Monitor:
+    """QEMU's control socket: commands in JSON."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._lines = end, end.makefile("rb")
+        self._answer()
+        self.tell("qmp_capabilities")
+
+    def tell(
+        self, command: str, arguments: Mapping[str, Any] = MappingProxyType({}), file: IO[bytes] | None = None
+    ) -> Any:
+        """Give a command, with an open file if it needs one; returns the answer."""
+        self._send(command, arguments, file)
+        return self._result(command)
+
+    def _send(
+        self, command: str, arguments: Mapping[str, Any] = MappingProxyType({}), file: IO[bytes] | None = None
+    ) -> None:
+        message = json.dumps({"execute": command, "arguments": dict(arguments)}).encode()
+        try:
+            socket.send_fds(self._end, [message], [file.fileno()] if file else [])
+        except BrokenPipeError as error:
+            raise _Ended from error
+
+    def _result(self, command: str) -> Any:
+        while "return" not in (answer := self._answer()):
+            if "error" in answer:
+                raise _Misunderstood(f"{command}: {answer['error'].get('desc')}")
+        return answer["return"]
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._lines.readline()
+        if not line:
+            raise _Ended
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def stop(self, process: int, release: Callable[[], object]) -> None:
+        """Stop a guest that is held. release: lets it go, once QEMU waits for its vCPU to stop."""
+        before = _turns(process)
+        self._send("stop")
+        deadline = time.monotonic() + _STOPPING_S
+        while _turns(process) == before and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        release()
+        self._result("stop")
+
+    def wait_while(self, command: str, *status: str) -> str:
+        """Ask until the status is another."""
+        while (now := self.tell(command).get("status")) in status:
+            time.sleep(_POLL_S)
+        return str(now)
+
+
+def _turns(process: int) -> int:
+    """How often the main thread of a process has gone to sleep."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("voluntary_ctxt_switches"))
+
+
+class _Stub:
+    """QEMU's debug stub: as much of gdb's remote protocol as reads a register and writes memory."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._stream = end, end.makefile("rb")
+
+    def ask(self, packet: str) -> str:
+        """Send a packet; returns the one that answers it. QEMU also says by itself that the guest has stopped."""
+        self._end.sendall(f"${packet}#{sum(packet.encode()) & 0xFF:02x}".encode())
+        while (answer := self._packet()).startswith("T"):
+            pass
+        return answer
+
+    def _packet(self) -> str:
+        self._until(b"$")
+        content = self._until(b"#")
+        self._stream.read(2)
+        self._end.sendall(b"+")
+        return content.decode()
+
+    def _until(self, end: bytes) -> bytes:
+        """The bytes before a byte."""
+        content = b""
+        while (byte := self._stream.read(1)) != end:
+            if not byte:
+                raise _Ended
+            content += byte
+        return content
+
+    def require(self, packet: str) -> None:
+        """Send a packet that must be accepted."""
+        if (answer := self.ask(packet)) != "OK":
+            raise _Misunderstood(f"QEMU's debug stub does not accept {packet[:40]}: {answer}")
+
+    def register(self, number: int) -> int:
+        """One of the guest's general registers: all have 8 bytes, in the guest's order, which is little endian."""
+        return int.from_bytes(bytes.fromhex(self.ask("g"))[8 * number :][:8], "little")
+
+    def write(self, address: int, content: bytes) -> None:
+        """Write the guest's memory."""
+        for at in range(0, len(content), _PIECE):
+            piece = content[at : at + _PIECE]
+            self.require(f"M{address + at:x},{len(piece):x}:{piece.hex()}")
+
+
+class Start:
+    """A guest's start under the lab's hand. It is a context: what it opens is closed with it.
+
+    argv, fds: more options for QEMU, and the files that they name, which QEMU inherits.
+    error: None unless the lab and QEMU did not understand each other. The guest's own end is not such an error.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._ours: dict[str, socket.socket] = {}
+        self._theirs: list[socket.socket | IO[bytes]] = []
+        self._thread = threading.Thread(target=self._run)
+        self.argv = ["-S"]
+        self.fds: list[int] = []
+        self.error: Exception | None = None
+        for name in ("stub", "monitor"):
+            self._ours[name], theirs = socket.socketpair()
+            self.argv += ["-chardev", f"socket,id={name},fd={self._give(theirs)}"]
+        self.argv += ["-gdb", "chardev:stub", "-mon", "chardev=monitor,mode=control"]
+
+    def _give(self, file: socket.socket | IO[bytes] | None) -> int:
+        if file is None:
+            raise ValueError("there is no such file")
+        self._theirs.append(file)
+        self.fds.append(file.fileno())
+        return file.fileno()
+
+    def changed(self, argv: Sequence[str]) -> list[str]:
+        """QEMU's argument list for such a start."""
+        return [*argv, *self.argv]
+
+    def begin(self, process: subprocess.Popen[bytes]) -> None:
+        """Talk to QEMU, which has started, in the background."""
+        self._close(self._theirs)
+        self._process = process
+        # Not by the process: that would take its status from who waits for it.
+        self._pidfd = os.pidfd_open(process.pid)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close everything. QEMU has ended, or was never started."""
+        for ours in self._ours.values():
+            with suppress(OSError):
+                ours.shutdown(socket.SHUT_RDWR)
+        if self._thread.ident:
+            self._thread.join()
+            os.close(self._pidfd)
+        self._close([*self._theirs, *self._ours.values()])
+
+    @staticmethod
+    def _close(files: Iterable[socket.socket | IO[bytes]]) -> None:
+        for file in files:
+            file.close()
+
+    def _run(self) -> None:
+        try:
+            self._talk(_Stub(self._ours["stub"]), _Monitor(self._ours["monitor"]))
+        except _Ended:
+            pass
+        except (_Misunderstood, OSError, ValueError, LabError) as error:
+            logger.debug("a snapshot was of no use: %s", error)
+            self.error = error
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _talk(self, stub: _Stub, monitor: _Monitor) -> None:
+        raise NotImplementedError
+
+
+class Keeping(Start):
+    """A guest boots, and its state is kept when it is up. folder: the guest's.
+
+    The plugin holds the guest at a mark. QEMU is told to stop meanwhile, so it stops at the next instruction that it
+    can. A breakpoint would do as well, but for QEMU's clock: where a guest stops by itself, the clock jumps ahead to
+    its next timer (icount_start_warp_timer() in softmmu/icount.c), and the guest that boots through would differ.
+    """
+
+    def __init__(self, snapshot: Snapshot, folder: Path) -> None:
+        super().__init__(snapshot)
+        self._folder = folder
+        self._hold, theirs = socket.socketpair()
+        self._held = self._give(theirs)
+
+    def changed(self, argv: Sequence[str]) -> list[str]:
+        """QEMU's argument list: the plugin holds the guest."""
+        plugin = argv.index("-plugin") + 1
+        return super().changed([*argv[:plugin], f"{argv[plugin]},hold={self._held}", *argv[plugin + 1 :]])
+
+    def __exit__(self, *_: object) -> None:
+        """Close everything. QEMU has ended, or was never started."""
+        super().__exit__()
+        self._hold.close()
+
+    def _talk(self, stub: _Stub, monitor: _Monitor) -> None:
+        monitor.tell("cont")
+        if not self._hold.recv(1):
+            raise _Ended
+        # The plugin holds it without QEMU's lock, so QEMU can be stopped before the guest takes another step.
+        monitor.stop(self._process.pid, lambda: self._hold.send(b"g"))
+        if stub.register(self._snapshot.entry.pc) == self._snapshot.entry.goes_on:
+            self._keep(monitor)
+        monitor.tell("cont")
+
+    def _keep(self, monitor: _Monitor) -> None:
+        said = [(self._folder / name).read_bytes() for name in (CONSOLE, REPORT)]
+        try:
+            with _unnamed(paths.cache_dir(FOLDER)) as state:
+                if _save(monitor, state):
+                    self._snapshot.keep(state, *said)
+                    _bound()
+        except OSError as error:  # a full disk, or a file system without unnamed files: the guest does without
+            logger.debug("the state of %s is not kept: %s", self._folder, error)
+
+
+def _save(monitor: _Monitor, state: IO[bytes]) -> bool:
+    """Have QEMU write its state, compressed; False if that is not whole."""
+    with subprocess.Popen([_zstd(), "-1", "-q", "-c"], stdin=subprocess.PIPE, stdout=state) as zstd:
+        monitor.tell("migrate-set-parameters", {"max-bandwidth": 1 << 40})
+        monitor.tell("getfd", {"fdname": "state"}, zstd.stdin)
+        monitor.tell("migrate", {"uri": "fd:state"})
+        how = monitor.wait_while("query-migrate", "none", "setup", "active", "device")
+    return zstd.returncode == 0 and how == "completed"
+
+
+class GoingOn(Start):
+    """A guest goes on from a kept state. cases: its own, the text of /cases."""
+
+    def __init__(self, snapshot: Snapshot, cases: bytes) -> None:
+        super().__init__(snapshot)
+        self._cases = cases
+        self._went_on = False
+        self._zstd = subprocess.Popen([_zstd(), "-dcq", snapshot.folder / STATE], stdout=subprocess.PIPE)
+        self.argv += ["-incoming", f"fd:{self._give(self._zstd.stdout)}"]
+        # QEMU would tell the network where the guest is now, by timers of the host's that interrupt it.
+        self.argv += ["-global", "migration.announce-rounds=0"]
+
+    @property
+    def is_refused(self) -> bool:
+        """True if QEMU could do nothing with the state; False of a guest that went on, and of one that was killed."""
+        return not self._went_on and (self.error is not None or self._process.returncode != -signal.SIGKILL)
+
+    def changed(self, argv: Sequence[str]) -> list[str]:
+        """QEMU's argument list: what the guest says comes behind what was said before."""
+        outputs = [f"{word},append=on" if word.startswith("file,id=") else word for word in argv]
+        return super().changed(outputs)
+
+    def __exit__(self, *_: object) -> None:
+        """Close everything. QEMU has ended, or was never started."""
+        super().__exit__()
+        self._zstd.kill()
+        self._zstd.wait()
+
+    def _talk(self, stub: _Stub, monitor: _Monitor) -> None:
+        monitor.wait_while("query-status", "inmigrate")
+        stub.write(self._snapshot.entry.cases, self._cases + b"\0")
+        monitor.tell("cont")
+        self._went_on = True
+
+
+def _zstd() -> str:
+    return process.find_tool("zstd", package="zstd")

@@ -1,0 +1,93 @@
+"""The store of snapshots, and which guests can have one."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab.cli import gc
+from lab.core import paths
+from lab.guests import snapshot
+from lab.guests.snapshot import Entry, Snapshot
+
+from ..fakes.build import own_folders
+
+ENTRY = Entry(goes_on=0x401000, cases=0x600000, pc=16)
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folders(monkeypatch, tmp_path)
+
+
+def keep(name: str, state: bytes = b"a guest") -> Snapshot:
+    """A snapshot with a state."""
+    one = Snapshot(key=name, entry=ENTRY)
+    with snapshot._unnamed(paths.cache_dir(snapshot.FOLDER)) as file:
+        file.write(state)
+        file.flush()
+        one.keep(file, b"\xff console", b'{"t":"hello"}\n')
+    return one
+
+
+def test_what_was_kept_is_there() -> None:
+    kept = keep("one").load()
+    assert kept and (kept.console, kept.report) == (b"\xff console", b'{"t":"hello"}\n')
+    assert Snapshot(key="other", entry=ENTRY).load() is None
+
+
+@pytest.mark.parametrize("harm", ["a bit", "cut off", "gone", "no record", "half a record", "nobody's record"])
+def test_a_damaged_one_is_gone(harm: str) -> None:
+    one = keep("one")
+    state, record = one.folder / snapshot.STATE, one.folder / snapshot.RECORD
+    if harm == "a bit":
+        state.write_bytes(b"b guest")
+    elif harm == "cut off":
+        os.truncate(state, 3)
+    elif harm == "gone":
+        state.unlink()
+    elif harm == "no record":
+        record.unlink()
+    elif harm == "half a record":
+        os.truncate(record, 20)
+    else:
+        shutil.copyfile(keep("two", b"another").folder / snapshot.RECORD, record)
+    assert one.load() is None
+    assert keep("one").load() is not None, "it can be made anew"
+
+
+def test_one_that_was_made_elsewhere_is_refused() -> None:
+    one = keep("one")
+    (paths.cache_dir(snapshot.FOLDER) / "key").unlink()
+    assert one.load() is None and not one.folder.exists()
+
+
+def test_the_longest_unused_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["oldest", "older", "new"]
+    for age, name in enumerate(reversed(names)):
+        record = keep(name, os.urandom(1000)).folder / snapshot.RECORD
+        os.utime(record, (1_700_000_000 - age, 1_700_000_000 - age))
+    assert [folder.name for folder in snapshot.kept()] == names
+    monkeypatch.setattr(snapshot, "KEPT_MAX", 2500)
+    snapshot._bound()
+    assert [folder.name for folder in snapshot.kept()] == names[1:]
+
+
+def test_gc_knows_them_and_what_a_killed_lab_left() -> None:
+    keep("one")
+    (paths.cache_dir(snapshot.FOLDER) / "half").mkdir()
+    deleted, _ = gc.collect(older_than_s=0.0, at_most=None, dry_run=False)
+    assert sorted(item.path.name for item in deleted if item.kind == "snapshot") == ["half", "one"]
+    assert not snapshot.kept()
+
+
+def test_only_the_labs_init_has_an_entry(tmp_path: Path) -> None:
+    for name, content in {"text": b"#!/bin/sh\n", "cut": b"\x7fELF", "nothing": None}.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        assert snapshot.entry(tmp_path / name, 16) is None
+    assert dataclasses.astuple(keep("one")) == ("one", ENTRY)
