@@ -62,8 +62,10 @@ class Entry(NamedTuple):
 
 
 @cache
-def entry(init: Path, pc: int) -> Entry | None:
-    """The addresses in an init; None if it is not the lab's."""
+def entry(init: Path, pc: int | None) -> Entry | None:
+    """The addresses in an init; None if it is not the lab's, and without a program counter."""
+    if pc is None:
+        return None
     try:
         with init.open("rb") as stream:
             table: Any = ELFFile(stream).get_section_by_name(".symtab")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from .conftest import CACHE, DATA, NEW, OLD, Lab
+from lab.compare import exact, result_folders, runs
+from lab.compare.plan import ArmPlan, MeasureOptions, Plan
+from lab.core.executor import Work
+from lab.core.progress import Progress
+from lab.guests.run import RunningGuests
+from lab.kernels.architecture import MachineType
+
+from .conftest import CACHE, DATA, NEW, OLD, Lab, link_store
 
 pytestmark = [pytest.mark.guest]
 
@@ -20,17 +28,18 @@ FILES = ("report.jsonl", "console.log", "costs.jsonl", "user-code.json")
 
 
 def _folder(lab: Lab) -> Path:
-    return lab.home / CACHE / "snapshots"
+    return Path(lab.home, CACHE, "snapshots")
 
 
 def _snapshots(lab: Lab) -> list[Path]:
     return [path for path in _folder(lab).iterdir() if path.is_dir()] if _folder(lab).is_dir() else []
 
 
-@pytest.fixture(autouse=True)
-def _none_at_first(lab: Lab) -> None:
-    for path in _snapshots(lab):
-        shutil.rmtree(path)
+@pytest.fixture
+def own(lab: Lab, open_folder: Path) -> Lab:
+    """The installed lab in a home of its own, without snapshots."""
+    link_store(open_folder)
+    return dataclasses.replace(lab, home=open_folder)
 
 
 def _bytes(lab: Lab, *words: str) -> dict[str, bytes]:
@@ -42,7 +51,7 @@ def _bytes(lab: Lab, *words: str) -> dict[str, bytes]:
 
 
 def _folder_of(lab: Lab, document: Any) -> Path:
-    return lab.home / DATA / "results" / str(document["result"])
+    return Path(lab.home, DATA, "results", document["result"])
 
 
 def _differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
@@ -51,77 +60,83 @@ def _differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("model", ["tlb", "full"])
-def test_a_restored_guest_has_the_bytes_of_one_that_booted(lab: Lab, model: str) -> None:
-    words = ("-w", CASES, "--model", model)
-    booted = _bytes(lab, *words, "--no-snapshot")
-    assert not _snapshots(lab)
-    keeping = _bytes(lab, *words)
-    kept = {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(lab)}
+def test_a_restored_guest_has_the_bytes_of_one_that_booted(own: Lab, model: str) -> None:
+    words = ("-w", CASES if model == "tlb" else "syscalls:fork-exit", "--model", model)
+    booted = _bytes(own, *words, "--no-snapshot")
+    assert not _snapshots(own)
+    keeping = _bytes(own, *words)
+    kept = {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)}
     assert len(kept) == 2, "one of each kernel"
-    restored = _bytes(lab, *words)
-    assert {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(lab)} == kept, "none was made again"
+    restored = _bytes(own, *words)
+    assert {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)} == kept, "none was made again"
     assert _differing(booted, keeping) == _differing(booted, restored) == []
 
 
-def test_longer_cases_and_other_workloads(lab: Lab) -> None:
+def test_longer_cases_and_other_workloads(own: Lab) -> None:
     words = ("-w", "alloc-burst", "-w", "hackbench", "-w", "compaction-stall")
-    booted, keeping, restored = _bytes(lab, *words, "--no-snapshot"), _bytes(lab, *words), _bytes(lab, *words)
+    booted, keeping, restored = _bytes(own, *words, "--no-snapshot"), _bytes(own, *words), _bytes(own, *words)
     assert _differing(booted, keeping) == _differing(booted, restored) == []
 
 
-def test_on_a_pc(lab: Lab) -> None:
-    """`%CONFIG_PVH=n` is not needed: packages without vmlinux boot on q35."""
-    words = ("-w", "syscalls:getppid,fork-exit")
-    kernel = lab.json("kernel", "build", NEW)["kernels"][0]["files"]["bzImage"]
+@pytest.mark.parametrize("machine", ["q35-pvh", "q35"])
+def test_on_a_pc(own: Lab, monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
+    """Which only kernels without the fast boot get by themselves."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own.home / CACHE.parent))
+    monkeypatch.setenv("XDG_DATA_HOME", str(own.home / DATA.parent))
+    work = Work(progress=Progress(quiet=True))
+    options = MeasureOptions(workload=("syscalls:getppid,fork-exit",))
+    arm = ArmPlan(spec=options.resolve([NEW], work.progress)[0], cc="gcc")
+    folder = result_folders.new_folder(None)
+    guests = exact.prepare(Plan.of(options, base=arm, test=arm), folder, work)
 
-    def run(*more: str) -> dict[str, bytes]:
-        document = lab.json(
-            "ab", "--base", f"file:{kernel}", "--test", f"file:{kernel}@thp=never", "--seeds", "2", *words, *more
-        )
-        assert document["environment"]["machine"] == "q35"
-        guests = sorted(_folder_of(lab, document).glob("guests/*/*"))
-        return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in guests if path.name in FILES}
+    def run(*, snapshots: bool) -> list[bytes]:
+        bench = dataclasses.replace(guests.series[0].bench, machine=MachineType(machine), snapshots=snapshots)
+        guest = runs.GuestRun(bench=bench, arm=guests.arms[0], seed=3, cases=guests.series[0].cases)
+        runs.make_folder(guest)
+        assert runs.boot(guest, RunningGuests()).booted is (not snapshots or not kept)
+        kept.append(machine)
+        return [(guest.folder / name).read_bytes() for name in FILES]
 
-    booted, keeping, restored = run("--no-snapshot"), run(), run()
-    assert len(_snapshots(lab)) == 2
-    assert _differing(booted, keeping) == _differing(booted, restored) == []
+    kept: list[str] = []
+    keeping, booted, restored = run(snapshots=True), run(snapshots=False), run(snapshots=True)
+    assert keeping == booted == restored
 
 
 @pytest.mark.smoke
-def test_a_damaged_state_is_made_anew(lab: Lab) -> None:
+def test_a_damaged_state_is_made_anew(own: Lab) -> None:
     words = ("-w", "syscalls:getppid")
-    first = _bytes(lab, *words)
-    for folder in _snapshots(lab):
+    first = _bytes(own, *words)
+    for folder in _snapshots(own):
         state = folder / "state.zst"
         content = bytearray(state.read_bytes())
         content[len(content) // 2] ^= 1
         state.write_bytes(content)
-    assert _differing(first, _bytes(lab, *words)) == []
-    assert len(_snapshots(lab)) == 2
+    assert _differing(first, _bytes(own, *words)) == []
+    assert len(_snapshots(own)) == 2
 
 
-def test_where_it_cannot_be_the_guest_boots(lab: Lab) -> None:
+def test_where_it_cannot_be_the_guest_boots(own: Lab) -> None:
     for words in (("-w", "boot"), ("-w", "syscalls:getppid", "--model", "none")):
-        _bytes(lab, *words)
-        assert not _snapshots(lab), words
+        own.json("ab", "--base", OLD, "--test", NEW, "--seeds", "1", *words)
+        assert not _snapshots(own), words
 
 
-def test_a_lab_that_is_killed_leaves_nothing(lab: Lab) -> None:
+def test_a_lab_that_is_killed_leaves_nothing(own: Lab) -> None:
     words = ("-w", "syscalls:getppid")
-    first = _bytes(lab, *words)
+    first = _bytes(own, *words)
     # The boot, the writing of the states and their reading, on fast machines and slow ones.
     for number, moment in enumerate(range(10, 80, 6)):
         if number % 2:
-            for path in _snapshots(lab):
+            for path in _snapshots(own):
                 shutil.rmtree(path)
         process = subprocess.Popen(
-            lab.command("ab", "--base", OLD, "--test", NEW, "--seeds", "2", *words), cwd="/", env=lab.environment(),
+            own.command("ab", "--base", OLD, "--test", NEW, "--seeds", "2", *words), cwd="/", env=own.environment(),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         time.sleep(moment / 10)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        named = sorted(path.name for path in _folder(lab).glob("*/*"))
+        named = sorted(path.name for path in _folder(own).glob("*/*"))
         assert set(named) <= {"state.zst", "snapshot.json"}, named
-        assert not [path for path in _folder(lab).iterdir() if path.name[0] == "."]
-    assert _differing(first, _bytes(lab, *words)) == []
+        assert not [path for path in _folder(own).iterdir() if path.name[0] == "."]
+    assert _differing(first, _bytes(own, *words)) == []
