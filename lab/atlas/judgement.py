@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
-from scipy import special
 
 from lab.atlas.data import Atlas, Bisected, CaseInfo, Cell, Column, Explained
 from lab.atlas.plan import Known
@@ -39,7 +38,9 @@ class Band(NamedTuple):
         """The log ratio within which two measurements of one kernel lie, but for alpha."""
         if self.freedom < 1:
             return math.inf
-        return float(special.stdtrit(self.freedom, 1 - alpha / 2)) * self.sd / math.sqrt(seeds)
+        from scipy.special import stdtrit  # not at the top: a refused command does without
+
+        return float(stdtrit(self.freedom, 1 - alpha / 2)) * self.sd / math.sqrt(seeds)
 
 
 class Change(NamedTuple):
@@ -304,7 +305,9 @@ def _p_value(mean: float, band: Band, n: int) -> float:
     """The chance of a mean that far from 0 in a case without a change."""
     if band.sd == 0:
         return 0.0 if mean else 1.0
-    return float(2 * special.stdtr(band.freedom, -abs(mean) * math.sqrt(n) / band.sd))
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(band.freedom, -abs(mean) * math.sqrt(n) / band.sd))
 
 
 def corrected(family: Sequence[Change]) -> list[Change]:

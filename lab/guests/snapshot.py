@@ -27,9 +27,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple, Self
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
 from lab.core import locks, paths, process, records
 from lab.core.errors import LabError
 from lab.core.records import Record
@@ -64,6 +61,9 @@ class Entry(NamedTuple):
 @cache
 def entry(init: Path, pc: int | None) -> Entry | None:
     """The addresses in an init; None if it is not the lab's, and without a program counter."""
+    from elftools.common.exceptions import ELFError  # a twentieth of a second, only when a guest runs
+    from elftools.elf.elffile import ELFFile
+
     if pc is None:
         return None
     try:
