@@ -1,4 +1,4 @@
-"""The history's database: finds it, connects to it, and brings its tables up to date."""
+"""The history's database: finds it, connects to it, and makes its tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import platformdirs
 import sqlalchemy as sa
@@ -19,14 +19,11 @@ from lab.core import paths, records, toml
 from lab.core.errors import HostFailed, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.history.schema import HEAD, series
-
-if TYPE_CHECKING:
-    from alembic.script import ScriptDirectory
+from lab.history.schema import KEPT, VERSION, metadata, version
 
 VARIABLE = "LAB_DATABASE"
-_HERE = Path(__file__).parent
 _TIMEOUT_S = 10.0
+_LOCK = int.from_bytes(b"lab")  # a number that other users of a PostgreSQL database are unlikely to lock
 _REBUILD = "no result is lost by that: `lab history rebuild` makes the index again from the stored results"
 
 
@@ -50,29 +47,34 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A connection that alone may write. An exception rolls everything back."""
-        with _translated_errors(self.engine.url), _transaction(self.engine) as connection:
+        with (
+            _translated_errors(self.engine.url),
+            _resealed(self.engine.url),
+            self.engine.connect().execution_options(lab_writes=True) as connection,
+            connection.begin(),
+        ):
             if connection.dialect.name == "postgresql":
-                # Two labs that meet a new series at the same time would both add it.
-                connection.execute(sa.text(f"LOCK TABLE {series.name} IN SHARE ROW EXCLUSIVE MODE"))
+                # Two labs that meet a new series, or a database without tables, would both add them.
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             yield connection
 
 
 @contextmanager
 def opened(url: str | None = None) -> Iterator[Database]:
-    """The database of a URL, or the configured one, created or upgraded first if needed."""
+    """The database of a URL, or the configured one; its tables are made first if they are missing or old."""
     chosen = choose(url)
     if _is_own(chosen) and _is_changed(_own_file()):
         raise HostFailed(f"the history's database {shown(chosen)} is not what the lab wrote last", hint=_REBUILD)
-    engine = _engine(chosen)
+    base = Database(_engine(chosen))
     try:
-        with _translated_errors(chosen):
-            with engine.connect() as connection:
-                current = _revision(connection)
-            if current != HEAD:
-                _upgrade(engine)
-        yield Database(engine)
+        with base.reading() as connection:
+            found = _version(connection)
+        if found != VERSION:
+            with base.writing() as connection:
+                _make_tables(connection)
+        yield base
     finally:
-        engine.dispose()
+        base.engine.dispose()
 
 
 @contextmanager
@@ -186,13 +188,6 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-@contextmanager
-def _transaction(engine: Engine) -> Iterator[Connection]:
-    """A connection in a transaction that will write."""
-    with _resealed(engine.url), engine.connect() as connection, connection.execution_options(lab_writes=True).begin():
-        yield connection
-
-
 # SQLite has no checksums, so a bit that turns on the disk is another number. The lab's own file has a seal beside it.
 
 
@@ -246,44 +241,42 @@ def _translated_errors(url: URL) -> Iterator[None]:
         ) from error
 
 
-# ---- migrations
+# ---- tables
 
 
-def scripts() -> ScriptDirectory:
-    """The revisions in `lab/history/versions`."""
-    # Alembic is slow to import: do so only for a database that needs an upgrade.
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(_HERE))
-    config.set_main_option("version_locations", str(_HERE / "versions"))
-    config.set_main_option("path_separator", "newline")
-    return ScriptDirectory.from_config(config)
-
-
-def _revision(connection: Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    return None if version is None else str(version)
-
-
-def _upgrade(engine: Engine) -> None:
-    """Run all revisions that a database does not have yet, in one transaction."""
-    from alembic.config import Config
-    from alembic.runtime.environment import EnvironmentContext
-    from alembic.util import CommandError
-
-    directory = scripts()
-    context = EnvironmentContext(Config(), directory, fn=lambda revision, _: directory._upgrade_revs("head", revision))
-    try:
-        with _transaction(engine) as connection:
-            context.configure(connection=connection)
-            with context:
-                context.run_migrations()
-    except CommandError as error:
+def _version(connection: Connection) -> int:
+    """The version of a database's tables, 0 if it has none. Raises `HostFailed` if a newer lab made them."""
+    if not sa.inspect(connection).has_table(version.name):
+        return 0
+    found = str(connection.execute(sa.select(version)).scalar() or 0)
+    if not found.isdecimal() or int(found) > VERSION:
         raise HostFailed(
-            f"the history's database {shown(engine.url)} was written by another version of the lab: {error}",
+            f"the history's database {shown(connection.engine.url)} was written by another version of the lab: "
+            f"its tables have version {found}, this lab's {VERSION:04}",
             hint="use that version, or name another database with --database",
-        ) from error
+        )
+    return int(found)
+
+
+def _make_tables(connection: Connection) -> None:
+    """Make the tables in place of older ones, with the rows of `KEPT`; `lab.history.index` adds the others.
+
+    A column of `KEPT` that is gone is left out, and a new column takes its default.
+    """
+    found = _version(connection)
+    if found == VERSION:
+        return  # another lab was first
+    old = sa.MetaData()
+    if found:  # else a table that has the name of ours is another program's: making ours fails
+        old.reflect(connection, only=lambda name, _: name in metadata.tables)
+    rows = {
+        table: connection.execute(sa.select(old.tables[table.name])).mappings().all()
+        for table in KEPT
+        if table.name in old.tables
+    }
+    old.drop_all(connection)
+    metadata.create_all(connection, checkfirst=False)
+    for table, kept in rows.items():
+        for row in kept:
+            connection.execute(sa.insert(table).values({name: row[name] for name in row if name in table.c}))
+    connection.execute(sa.insert(version).values(version_num=f"{VERSION:04}"))

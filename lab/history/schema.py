@@ -1,4 +1,4 @@
-"""The tables of the history. Their rows follow from stored results and nights, so they can be written again.
+"""The tables of the history. All rows but those of `KEPT` follow from stored results, so they can be written again.
 
 A series is one metric of one case, of one branch, under one set of conditions: its numbers may be compared over time.
 A point is one arm of one result in a series, a sample is one seed of a point.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
-HEAD = "0002"
-"""The newest revision in `lab/history/versions`. A database that has it is opened without importing Alembic."""
+VERSION = 2
+"""The version of the tables, raised with every change of one. A database with an older one gets new tables."""
 
 metadata = MetaData()
+
+# One row. The first labs had it from Alembic: by this name they know newer tables, and leave them alone.
+version = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
 
 # origin: the machine that has the result's folder; only that machine may delete the row. stamp: of its result.json.
 results = Table(
@@ -122,3 +125,6 @@ acks = Table(
     Column("note", Text, nullable=False),
     Column("at", Text, nullable=False),
 )
+
+KEPT = (nights, acks)
+"""The tables whose rows go into a database's new tables: nobody or only another machine could write them again."""

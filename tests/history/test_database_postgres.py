@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 
 from lab.core.errors import HostFailed
 from lab.history import index, schema
@@ -19,6 +17,7 @@ from lab.history.database import opened
 
 from ..fakes import postgres
 from ..nightly.test_team import Team, check_acknowledged_elsewhere, team
+from .test_database import check_failure, check_older_tables, check_two_at_once
 from .test_index import QUIET, check_everything, content, folders, store
 
 __all__ = ["folders", "team"]  # fixtures that pytest finds by their names
@@ -55,9 +54,9 @@ def test_everything_with_postgresql(database: str) -> None:
     check_everything(database)
 
 
-def test_the_steps_lead_to_the_schema_there_too(database: str) -> None:
-    with opened(database) as base, base.reading() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+@pytest.mark.parametrize("check", [check_older_tables, check_two_at_once, check_failure])
+def test_tables_of_another_version(check: Callable[[str | None], None], database: str) -> None:
+    check(database)
 
 
 def test_both_databases_have_the_same_content(database: str) -> None:

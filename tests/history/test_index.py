@@ -1,4 +1,4 @@
-"""The history's database: indexing, trends, migrations, and errors."""
+"""The history's database: indexing, trends, and errors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 
 from lab import history
 from lab.cli import main
 from lab.compare import result_folders
 from lab.core import records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.history import database, index, schema, trends
 from lab.history.database import Database, opened
@@ -155,27 +153,6 @@ def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         found = trends.list_series(connection, SeriesFilter(workload="mine"))
         assert {one.case: one.points for one in found} == {"small": 2, "large": 2}
         assert connection.execute(sa.select(schema.results.c.kind)).scalars().all() == ["matrix"]
-
-
-# ---- the schema
-
-
-def test_the_steps_lead_to_the_schema() -> None:
-    with opened() as base, base.reading() as connection:
-        context = MigrationContext.configure(connection)
-        assert compare_metadata(context, schema.metadata) == []
-        assert context.get_current_revision() == schema.HEAD
-    assert database.scripts().get_current_head() == schema.HEAD
-
-
-def test_a_database_of_a_newer_lab_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "newer.sqlite"
-    with opened(f"sqlite:///{path}"):
-        pass
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(HostFailed, match="another version of the lab"), opened(f"sqlite:///{path}"):
-        pass
 
 
 # ---- which database
