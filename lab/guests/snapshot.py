@@ -19,8 +19,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -390,6 +390,14 @@ class Keeping(Start):
         self._hold.close()
 
     def _talk(self, stub: _Stub, monitor: _Monitor) -> None:
+        with _one_at_a_time(self._snapshot.key) as is_first:
+            if is_first:
+                self._hold_and_keep(stub, monitor)
+            else:
+                monitor.tell("cont")
+                self._hold.send(b"g")
+
+    def _hold_and_keep(self, stub: _Stub, monitor: _Monitor) -> None:
         monitor.tell("cont")
         if not self._hold.recv(1):
             raise _Ended
@@ -408,6 +416,23 @@ class Keeping(Start):
                     _bound()
         except OSError as error:  # a full disk, or a file system without unnamed files: the guest does without
             logger.debug("the state of %s is not kept: %s", self._folder, error)
+
+
+_being_kept: set[str] = set()
+_guard = threading.Lock()
+
+
+@contextmanager
+def _one_at_a_time(key: str) -> Iterator[bool]:
+    """Tell the first guest of a key that it leaves the state; False for those that boot beside it."""
+    with _guard:
+        is_first = key not in _being_kept
+        _being_kept.add(key)
+    try:
+        yield is_first
+    finally:
+        if is_first:
+            _being_kept.discard(key)
 
 
 def _save(monitor: _Monitor, state: IO[bytes]) -> bool:
