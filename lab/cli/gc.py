@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from lab.cli import options
 from lab.compare import result_folders
-from lab.core import locks, paths
+from lab.core import locks, paths, records
 from lab.guests import snapshot
 from lab.kernels import store
 
@@ -127,7 +127,7 @@ def _blobs() -> Iterator[Item]:
 
 
 def _leftovers() -> Iterator[Item]:
-    """Leftovers of interrupted removals, and of makers of images and copies that died."""
+    """Leftovers of interrupted removals, and of makers of images, copies and records that died."""
     cache = paths.cache_dir()
     for pattern in ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old", "snapshots/.*.old"):
         for path in cache.glob(pattern):
@@ -138,6 +138,18 @@ def _leftovers() -> Iterator[Item]:
         if path.suffix != ".old":
             lock = path.with_name(f"{path.stem.removeprefix('.')}.lock")
             yield Item(path=path, kind="leftover", size=_size(path), used=0.0, lock=lock)
+    for path in _unfinished_files():
+        yield Item(path=path, kind="leftover", size=_size(path), used=0.0)
+
+
+def _unfinished_files() -> Iterator[Path]:
+    """Files that a lab was killed in the middle of. Nobody writes one for a day."""
+    for top in (paths.data_dir(), paths.cache_dir()):
+        for folder, _, names in os.walk(top):
+            for path in (Path(folder, name) for name in names if records.LEFTOVER.fullmatch(name)):
+                with suppress(FileNotFoundError):  # its writer lives, and has just renamed it
+                    if time.time() - path.stat().st_mtime > RECENT_S:
+                        yield path
 
 
 def _size(path: Path) -> int:

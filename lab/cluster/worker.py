@@ -36,8 +36,8 @@ from lab.core.records import Record
 from lab.guests import exact, plugin
 from lab.guests.exact import Qemu
 from lab.guests.run import RunningGuests
+from lab.kernels import architecture, compilers
 from lab.kernels import build as kernel_build
-from lab.kernels import compilers
 from lab.kernels.build import BuildRequest
 from lab.kernels.compilers import Compiler
 
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 _DIFFERENCES = {
     "lab": "the lab itself",
     "qemu": "QEMU",
-    "parameters": "machines/x86_64/exact.toml",
+    "parameters": "a machine of exact mode (machines/ARCH/exact.toml)",
     "plugin": "the cost plugin, or what compiles it",
 }
 
@@ -59,8 +59,8 @@ _DIFFERENCES = {
 class Facts(Record, frozen=True, kw_only=True):
     """Everything on a machine that decides the numbers of its guests, besides the contents of a task.
 
-    lab: digest of its modules. parameters: of exact mode's machine. plugin: of the cost plugin's sources and their
-    compiler; empty if it cannot be built.
+    lab: digest of its modules. parameters: of exact mode's machine of every architecture. plugin: of the cost plugin's
+    sources and their compiler; empty if it cannot be built.
     """
 
     lab: str
@@ -86,7 +86,7 @@ def local_facts(qemu: Qemu) -> Facts:
         cost = plugin.digest()
     except LabError:
         cost = ""
-    parameters = records.digest(exact.exact_machine())
+    parameters = records.digest({name: exact.exact_machine(name) for name in architecture.names()})
     return Facts(lab=_lab_digest(), qemu=qemu.version, parameters=parameters, plugin=cost)
 
 

@@ -19,9 +19,6 @@ from lab.stats import defaults
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
-"""A guest that runs longer hangs."""
-
-
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=10_000_000)]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import functools
 import hashlib
 import logging
 import mmap
 import os
 import re
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -103,74 +101,26 @@ def _seal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
+LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.new")
+"""The hidden name of a file that is being written, and that a killed writer leaves. `lab gc` deletes it."""
+
+
 def write_atomic(path: Path, content: bytes | mmap.mmap) -> None:
     """Write a file so that a reader sees the old or the new one, at any instant and after any crash."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         with paths.writing(path):
             try:
-                descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
-            except OSError as error:
-                if error.errno not in _NO_UNNAMED:
-                    raise
-                _write_and_rename(path, content)
-            else:
-                with open(descriptor, "wb") as stream:  # noqa: PTH123
-                    _write(stream, content)
-                    _name(descriptor, path)
+                with temporary.open("xb") as stream:
+                    stream.write(content)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise HostFailed(f"cannot write {path}: {error.strerror}") from error
-
-
-_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-"""The errors of file systems, and of kernels before 3.11, that have no files without names."""
-
-
-def _write(stream: IO[bytes], content: bytes | mmap.mmap) -> None:
-    stream.write(content)
-    stream.flush()
-    os.fsync(stream.fileno())
-
-
-def _name(descriptor: int, path: Path) -> None:
-    """Give a name to a file without one, so that a process that is killed before leaves nothing.
-
-    A link never replaces a file. Where there is one, a second name is needed for an instant. A process that is killed
-    in that instant leaves it, and the next one that writes the file takes it away.
-    """
-    with suppress(FileExistsError):
-        return _link(descriptor, path)
-    with _second_name(path) as second:
-        _link(descriptor, second)
-        second.replace(path)
-
-
-@contextmanager
-def _second_name(path: Path) -> Iterator[Path]:
-    """A name beside a file, for one process at a time; what one that was killed left there goes first."""
-    second = path.with_name(f".{path.name}.new")
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        second.unlink(missing_ok=True)
-        yield second
-    except BaseException:
-        second.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(folder)
-
-
-def _link(descriptor: int, path: Path) -> None:
-    # Only with a folder, which a whole path does without, does Python follow the link (linkat, AT_SYMLINK_FOLLOW).
-    os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
-
-
-def _write_and_rename(path: Path, content: bytes | mmap.mmap) -> None:
-    """Write a file where each has a name from the start. The next writer takes away what a killed one left."""
-    with _second_name(path) as second:
-        with second.open("xb") as stream:
-            _write(stream, content)
-        second.replace(path)
 
 
 def save(path: Path, value: Any) -> None:

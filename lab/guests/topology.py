@@ -14,6 +14,7 @@ import msgspec
 from lab.core.errors import HostFailed, UserError
 from lab.core.process import run
 from lab.core.records import Record
+from lab.core.text import plural
 
 LSCPU = ("lscpu", "--json", "--extended=CPU,CORE,SOCKET,NODE,ONLINE")
 
@@ -45,8 +46,8 @@ class Shape(Record, frozen=True, kw_only=True):
         return f"{self.vcpus},sockets={self.nodes},cores={self.cores},threads={self.threads}"
 
     def __str__(self) -> str:
-        parts = [_plural(self.nodes, "socket"), f"{_plural(self.cores, 'core')} each", _plural(self.threads, "thread")]
-        return f"{_plural(self.vcpus, 'vCPU')} ({', '.join(parts)})"
+        parts = [plural(self.nodes, "socket"), f"{plural(self.cores, 'core')} each", plural(self.threads, "thread")]
+        return f"{plural(self.vcpus, 'vCPU')} ({', '.join(parts)})"
 
 
 class CpuSet(Record, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ def plan(cpus: Sequence[HostCpu], *, vcpus: int | None, nodes: int | None = None
     else:
         fitting = _fitting(alike, vcpus, nodes, guests) or (None if duet else _fitting(by_node, vcpus, nodes, guests))
         if fitting is None:
-            wanted = f"{_plural(guests, 'guest')} with {_plural(vcpus, 'vCPU')} each"
+            wanted = f"{plural(guests, 'guest')} with {plural(vcpus, 'vCPU')} each"
             raise _too_few(by_node, f"{wanted}, on {nodes} NUMA nodes," if nodes else wanted, guests)
         shape = fitting
     usable = alike if _fits(alike, shape, guests) else by_node
@@ -141,7 +142,7 @@ def _mirrored(by_node: Cores, nodes: int | None, guests: int) -> Shape:
         return Shape(nodes=len(by_node) // guests, cores=smallest, threads=threads)
     shape = Shape(nodes=nodes or len(by_node), cores=smallest // guests, threads=threads)
     if shape.cores < 1 or shape.nodes > len(by_node):
-        raise _too_few(by_node, f"{_plural(guests, 'guest')} like itself", guests)
+        raise _too_few(by_node, f"{plural(guests, 'guest')} like itself", guests)
     return shape
 
 
@@ -192,7 +193,7 @@ def _choose(by_node: Cores, shape: Shape, guests: int) -> list[Choice] | None:
 def _cpu_sets(by_node: Cores, cpus: Sequence[HostCpu], shape: Shape, guests: int) -> list[CpuSet]:
     chosen = _choose(by_node, shape, guests)
     if chosen is None:
-        raise _too_few(by_node, f"{_plural(guests, 'guest')} of {shape}", guests)
+        raise _too_few(by_node, f"{plural(guests, 'guest')} of {shape}", guests)
     taken = {cpu for guest in chosen for _, cores in guest for core in cores for cpu in core}
     left = [cpu for cpu in cpus if cpu.cpu not in taken]
     cpu_sets = []
@@ -213,11 +214,7 @@ def _cpu_sets(by_node: Cores, cpus: Sequence[HostCpu], shape: Shape, guests: int
 
 def _too_few(by_node: Cores, wanted: str, guests: int) -> UserError:
     cores = [core for node in by_node.values() for core in node]
-    counts = _plural(sum(map(len, cores)), "CPU"), _plural(len(cores), "core"), _plural(len(by_node), "NUMA node")
+    counts = plural(sum(map(len, cores)), "CPU"), plural(len(cores), "core"), plural(len(by_node), "NUMA node")
     have = "{} on {} in {}".format(*counts)
     hint = "ask for fewer with --cpus" + (", or measure one after the other, without --duet" if guests > 1 else "")
     return UserError(f"not enough CPUs for {wanted}: this machine has {have}, and guests share no core", hint=hint)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"

@@ -7,9 +7,8 @@ sources. So it needs no root, leaves the host's lists alone, and checks signatur
 from __future__ import annotations
 
 import re
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,7 @@ from lab.core.git import environment
 from lab.core.locks import file_lock
 from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.progress import QUIET, Progress
-from lab.core.records import Record, file_digest, load, save, write_atomic
+from lab.core.records import write_atomic
 from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
 
@@ -160,58 +159,12 @@ def all_suites(
     with file_lock(folder / ".lock", "another lab is fetching the package lists: waiting for it", progress):
         # Lists of the future are those of a clock that was wrong.
         is_fresh = fetched.is_file() and abs(time.time() - fetched.stat().st_mtime) < _MAX_AGE_S
-        damaged = list(_damaged(folder, fetched)) if fetched.exists() else []
-        if damaged:
-            progress.log(f"{damaged[0]} is not what was fetched: fetching the package lists again")
-            for path in damaged:
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        if refresh or damaged or not is_fresh:
+        if refresh or not is_fresh:
             progress.log_once("fetching the package lists of Debian's suites")
             _write_configuration(folder, architecture.load(guests))
             _update(lists, progress)
-            save(fetched, _Fetched(files={str(path.relative_to(folder)): _digest(path) for path in _files(folder)}))
+            fetched.touch()
     return lists
-
-
-class _Fetched(Record, frozen=True, kw_only=True):
-    """The files that apt reads, by their paths, and their digests. Its own time is that of the update."""
-
-    files: dict[str, str]
-
-
-def _files(folder: Path) -> list[Path]:
-    named = [folder / name for name in ("apt.conf", "sources.list", "status")]
-    return [*named, *sorted(path for path in (folder / "lists").glob("*_*") if path.is_file())]
-
-
-def _damaged(folder: Path, fetched: Path) -> Iterator[Path]:
-    """The files that are not as they were after the update."""
-    if fetched.is_file() and fetched.stat().st_size == 0:
-        return  # of a lab that kept the time alone
-    try:
-        known = load(fetched, _Fetched).files
-    except HostFailed:
-        yield fetched
-        return
-    for name, digest in known.items():
-        path = folder / name
-        if not path.is_file() or _digest(path) != digest:
-            yield path
-
-
-def _digest(path: Path) -> str:
-    """The digest of a file; empty for one that cannot be read."""
-    try:
-        status = path.stat()
-        return _digest_of(path, status.st_size, status.st_mtime_ns)
-    except OSError:
-        return ""
-
-
-@cache
-def _digest_of(path: Path, size: int, mtime_ns: int) -> str:
-    """The digest of a file as long as it has this size and time: every package asks for all lists."""
-    return file_digest(path)
 
 
 def _write_configuration(folder: Path, guests: Architecture) -> None:

@@ -99,15 +99,15 @@ def matrix(stored: StoredMatrix) -> str:
         _style(),
         f'<rect class="paper" width="{width}" height="{height}"/>',
         f'<text class="ink" x="{_MARGIN}" y="28" font-size="15" font-weight="bold">{xml(title)}</text>',
-        f'<text class="ink" x="{_MARGIN}" y="48">{xml(result.summary)}</text>',
-        f'<text class="ink" x="{_MARGIN}" y="{_TOP + 20}">{xml(grid.corner)}</text>',
+        _text(_MARGIN, 48, result.summary),
+        _text(_MARGIN, _TOP + 20, grid.corner),
     ]
     for column, name in enumerate(grid.columns):
         middle = left + column * (wide + _GAP) + wide // 2
         parts.append(f'<text class="ink" x="{middle}" y="{_TOP + 20}" text-anchor="middle">{xml(name)}</text>')
     for row, (name, cells) in enumerate(zip(grid.rows, grid.cells, strict=True)):
         top = _TOP + _HEAD + row * (_CELL_HEIGHT + _GAP)
-        parts.append(f'<text class="ink" x="{_MARGIN}" y="{top + 27}">{xml(name)}</text>')
+        parts.append(_text(_MARGIN, top + 27, name))
         for column, cell in enumerate(cells):
             parts += _drawn(cell, result.baseline, left + column * (wide + _GAP), top, wide)
     return "\n".join([*parts, *_legend(bottom + 14, result), _text(_MARGIN, height - 14, foot), "</svg>"]) + "\n"

@@ -229,3 +229,14 @@ def test_a_removal_that_was_interrupted_is_finished(
     with FileLock(paths.cache_dir("blobs") / "b1.lock"):
         assert _removed(capsys) == set()
     assert _removed(capsys) == {("leftover", "blobs/.b1.1a2b3c4d")}
+
+
+def test_a_record_that_was_never_finished_goes_after_a_day(capsys: pytest.CaptureFixture[str]) -> None:
+    result = _result("kept", 1)
+    old, new, other = (result / "runs" / f".one.json.{name}.new" for name in ("0123abcd", "4567cdef", "other"))
+    for path in (old, new, other):
+        path.write_bytes(b"half of it")
+    for path in (old, other):
+        os.utime(path, (time.time() - 1.1 * DAY,) * 2)
+    assert {path.rpartition("/")[2] for _, path in _removed(capsys)} == {old.name}
+    assert not old.exists() and new.exists() and other.exists()

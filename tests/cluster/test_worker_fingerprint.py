@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from lab.cluster import worker
 from lab.cluster.worker import Facts
 from lab.core.errors import HostFailed
-from lab.guests import plugin
-from lab.kernels import compilers
+from lab.guests import exact, plugin
+from lab.kernels import architecture, compilers
 
 from ..fakes.guest import QEMU
 
@@ -50,3 +50,17 @@ def test_this_machine_is_like_itself_and_unlike_one_without_a_compiler(monkeypat
 
     monkeypatch.setattr(compilers, "identify", none)
     assert worker.local_facts(QEMU) == replace(whole, plugin="")
+
+
+@pytest.mark.parametrize("name", architecture.names())
+def test_another_machine_of_any_architecture_is_a_difference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, real = worker.local_facts(QEMU), exact.exact_machine
+
+    def edited(guests: str = architecture.DEFAULT) -> exact.ExactMachine:
+        machine = real(guests)
+        return replace(machine, shift=machine.shift + 1) if guests == name else machine
+
+    monkeypatch.setattr(exact, "exact_machine", edited)
+    theirs = worker.local_facts(QEMU)
+    assert mine.differences(theirs) == ["a machine of exact mode (machines/ARCH/exact.toml)"]
+    assert worker.guests_resource(theirs) != worker.guests_resource(mine)

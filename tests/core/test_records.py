@@ -9,7 +9,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -98,15 +97,29 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_no_file(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    records.save(path, 1)
     program = (
         "import os, pathlib, signal, sys; from lab.core import records\n"
         "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
         "records.write_atomic(pathlib.Path(sys.argv[1]), b'half of it')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, tmp_path / "record.json"], check=False)
+    done = subprocess.run([sys.executable, "-c", program, path], check=False)
     assert done.returncode == -signal.SIGKILL
-    assert list(tmp_path.iterdir()) == []
+    assert records.load(path, int) == 1
+    (left,) = set(tmp_path.iterdir()) - {path}
+    assert records.LEFTOVER.fullmatch(left.name)
+    assert list(tmp_path.glob("*.json")) == list(tmp_path.glob("[!.]*")) == [path]
+
+
+def test_the_mode_of_a_file_follows_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        records.save(tmp_path / "record.json", 1)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "record.json").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_file_that_several_write_at_once_is_one_of_theirs(tmp_path: Path) -> None:
@@ -158,20 +171,3 @@ def test_threads_may_meet_a_kind_of_record_at_the_same_time() -> None:
                 assert len(list(pool.map(convert, [kind, kind]))) == 2
     """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
-def test_a_file_system_without_unnamed_files_is_written_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    real = os.open
-
-    def refuse(path: Any, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(number, os.strerror(number))
-        return real(path, flags, mode)
-
-    monkeypatch.setattr(os, "open", refuse)
-    for content in (b"one", b"two"):
-        records.write_atomic(tmp_path / "record.json", content)
-        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("record.json", content)]

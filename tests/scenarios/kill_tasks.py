@@ -20,7 +20,7 @@ from typing import Any
 
 import lab
 from lab.cli import main as lab_main
-from lab.core import paths
+from lab.core import paths, records
 from lab.core.git import Repo
 from lab.nightly import run
 
@@ -117,9 +117,10 @@ class Home:
         return [one for one in found if one]
 
     def files(self) -> set[str]:
-        """All files but logs; results by no name of their own."""
+        """All files but logs and what `lab gc` sweeps; results by no name of their own."""
         found = {str(path.relative_to(self.top)) for path in self.top.rglob("*") if path.is_file()}
-        names = (re.sub(r"\d{8}-\d{6}-[0-9a-f]{4}", "ID", name) for name in found)
+        kept = (name for name in found if not records.LEFTOVER.fullmatch(Path(name).name))
+        names = (re.sub(r"\d{8}-\d{6}-[0-9a-f]{4}", "ID", name) for name in kept)
         return {name for name in names if "/logs/" not in name and "/ccache/" not in name}
 
 

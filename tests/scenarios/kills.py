@@ -3,7 +3,8 @@
 A round starts a command and kills it; the same command goes on and is killed again, until it ends before its instant.
 The first instants of a command are spread evenly over the time that it takes unbroken, so no phase of it is left out.
 After each kill no process of the lab may be left; after each round the answer has to be that of an unbroken run, and
-there may be no file that the unbroken run did not leave. Exits 1 otherwise, and ends with a table.
+there may be no file that the unbroken run did not leave, but a record's that was being written. Exits 1 otherwise, and
+ends with a table.
 
 All happens in homes of its own (build/kills). Kernels and QEMU stand in (`tests/fakes/standin.py`), so that a kill
 costs seconds; a build is that of a small tree, by the real Ansible role, make and gcc.
