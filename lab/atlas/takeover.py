@@ -14,10 +14,10 @@ from functools import cache
 from lab.atlas.columns import KernelFacts, Place, Sheet
 from lab.atlas.data import Atlas, Bisected, Column, Explained, FunctionCost, lasts
 from lab.atlas.plan import PlannedColumn
-from lab.compare import exact
+from lab.compare import prepare
 from lab.core.executor import Work
 from lab.core.text import plural
-from lab.guests import exact as guest_exact
+from lab.guests import exact
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
 from lab.workloads import selection
@@ -157,8 +157,8 @@ def fingerprints(place: Place, found: Sequence[PlannedColumn], work: Work) -> Fi
         if machine not in set(MachineType) or architecture.of_machine(MachineType(machine)).name != place.guests:
             return ""
         ((workload, _),) = selection.select_all([text])
-        qemu = guest_exact.find_qemu(place.plan.qemu, architecture.load(place.guests))
+        qemu = exact.find_qemu(place.plan.qemu, architecture.load(place.guests))
         comparison = place.plan.comparison(text, found[0].spec)
-        return exact.fingerprint_of(workload, MachineType(machine), qemu, comparison, work.progress)
+        return prepare.fingerprint_of(workload, MachineType(machine), qemu, comparison, work.progress)
 
     return fingerprint

@@ -31,6 +31,8 @@ from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
 from lab.compare import exact, result_folders, sampling
+from lab.compare.judge import metrics_of
+from lab.compare.prepare import bench_for, prepare
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench
 from lab.compare.sampling import Series
@@ -83,7 +85,7 @@ class Measurer:
     def __init__(self, session: Session, work: Work) -> None:
         self.plan, self.history, self.folder, self.work = session.plan, session.history, session.folder, work
         self._resolving = threading.Lock()
-        ready = exact.prepare(self.plan.comparison(self.plan.old, self.plan.new), self.folder, work)
+        ready = prepare(self.plan.comparison(self.plan.old, self.plan.new), self.folder, work)
         (self._series,) = ready.series
         self.environment = ready.environment
         self.bench = self._series.bench
@@ -118,7 +120,7 @@ class Measurer:
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
             arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
-            bench = exact.bench_for(self.bench, arm, self.work.progress)
+            bench = bench_for(self.bench, arm, self.work.progress)
         except (BuildFailed, UserError, ValueError) as error:
             return untestable(candidate, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
         built = time.monotonic()
@@ -177,7 +179,7 @@ def identity(kernel: Kernel, machine: MachineType) -> str:
 
 def _metrics(series: Series, asked: str | None) -> list[Metric]:
     own = series.metrics(series.cases[0])
-    return exact.metrics_of(series.bench.workload, own, modelled=series.bench.instrument is not None, by=asked)
+    return metrics_of(series.bench.workload, own, modelled=series.bench.instrument is not None, by=asked)
 
 
 def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:

@@ -20,15 +20,14 @@ from lab.bisection.journal import Journal, Reading
 from lab.bisection.plan import BisectPlan
 from lab.bisection.request import BisectRequest, Terms, plan_for
 from lab.bisection.session import JOURNAL, Session, conditions
-from lab.compare import exact, result_folders
+from lab.compare import result_folders
 from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Progress
-from lab.guests import exact as guest_exact
-from lab.guests import image
+from lab.guests import exact, image
 from lab.guests.plugin import load_instrument
 from lab.kernels import architecture, trees
 from lab.kernels.kernel import KernelSpec
@@ -112,12 +111,12 @@ def _id(spec: KernelSpec) -> str:
 def _folder(plan: BisectPlan, progress: Progress) -> Path:
     """The folder of all steps with the same plan, emulator, machine, image and model."""
     workload, _ = selection.select(plan.selection)
-    instrument = load_instrument(plan.machine, exact.model_of(plan.model, workload))
+    instrument = load_instrument(plan.machine, workload.model_for(plan.model))
     guests = architecture.load(plan.new.spec.architecture)
     conditions_ = [
         plan,
-        guest_exact.find_qemu(plan.qemu, guests),
-        guest_exact.exact_machine(guests.name),
+        exact.find_qemu(plan.qemu, guests),
+        exact.exact_machine(guests.name),
         image.obtain(progress, packages=workload.packages, guests=guests.name)[0].sha256,
         instrument.identity if instrument else "none",
     ]

@@ -25,14 +25,15 @@ from lab.bisection.journal import Boot, BuiltKernel, Reading, safe_name, untesta
 from lab.bisection.live_search import NextBoots, Phase, Result
 from lab.bisection.live_state import LiveState, rules_of
 from lab.bisection.session import Conditions, Session
-from lab.compare import boots, exact, live_guests
+from lab.compare import boots, live_guests
 from lab.compare.boots import GuestSetup, Job
+from lab.compare.judge import metrics_of
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, UserError
 from lab.core.executor import Work
 from lab.core.records import now
-from lab.guests import exact as guest_exact
+from lab.guests import exact
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import Kernel
 from lab.kernels.layout import name_of
@@ -197,7 +198,7 @@ class GuestBooter:
         assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
         self.plan, self.history, self.folder, self.work = plan, session.history, session.folder, work
         chosen = selection.select(plan.selection)
-        self.metric = chosen_metric(exact.metrics_of(chosen[0], chosen[0].metrics, modelled=False), plan.metric)
+        self.metric = chosen_metric(metrics_of(chosen[0], chosen[0].metrics, modelled=False), plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
         self._kernels: dict[tuple[str, int], tuple[Kernel, float]] = {}
         self._setups: dict[str, GuestSetup] = {}
@@ -208,7 +209,7 @@ class GuestBooter:
             [chosen],
             plan.live,
             self.folder,
-            qemu=guest_exact.find_qemu(plan.qemu),
+            qemu=exact.find_qemu(plan.qemu),
             timeout_s=plan.guest_timeout_s,
             progress=work.progress,
         )

@@ -15,7 +15,7 @@ from lab.bisection.commit_range import History
 from lab.bisection.exact_runner import chosen_metric
 from lab.bisection.plan import BisectPlan, Panics
 from lab.compare import certificates, live_guests
-from lab.compare.exact import metrics_of, model_of, require_metric
+from lab.compare.judge import metrics_of, require_metric
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions
 from lab.core import paths, records, toml
 from lab.core.errors import UserError
@@ -237,7 +237,7 @@ def plan_for(
     live = _live_plan(request, workload, cases)
     if live is None:
         for each, _ in selection.select_all(selections):
-            require_metric(request.metric, each, modelled=model_of(options.model, each) != "none")
+            require_metric(request.metric, each, modelled=each.model_for(options.model) != "none")
     old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
     if live is not None:
         architecture.require_default("--mode live", [old.spec.architecture, new.spec.architecture])

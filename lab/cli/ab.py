@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.cluster import exact_only
-from lab.compare import exact, live, live_guests, result_folders, results
+from lab.compare import exact, judge, live, live_guests, result_folders, results
 from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
 from lab.compare.result_folders import Clock
@@ -297,9 +297,9 @@ def plan_of(asked: AbOptions, progress: Progress) -> Plan:
         compilers.identify(cc)
     if asked.metric and asked.mode != "live":
         for workload, _ in selection.select_all(asked.workload):
-            exact.require_metric(asked.metric, workload, modelled=exact.model_of(asked.model, workload) != "none")
+            judge.require_metric(asked.metric, workload, modelled=workload.model_for(asked.model) != "none")
     if asked.robust and asked.mode != "live":
-        exact.require_cycles(asked)
+        require_cycles(asked)
     texts = (asked.base, asked.test)
     for name in asked.architectures:
         texts = (for_architecture(texts[0], name), for_architecture(texts[1], name))
@@ -315,6 +315,16 @@ def plan_of(asked: AbOptions, progress: Progress) -> Plan:
         architecture.require_default("--mode live", [spec.architecture for spec in specs])
     asked = asked.for_kernels(specs)
     return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test, robust=asked.robust)
+
+
+def require_cycles(asked: MeasureOptions) -> None:
+    """Refuse `--robust` where no verdict can rest on costs."""
+    modelled = [workload.model_for(asked.model) != "none" for workload, _ in selection.select_all(asked.workload)]
+    if asked.metric == "instructions" or not any(modelled):
+        raise UserError(
+            "--robust: no modelled cycles decide, so no cost can turn a verdict",
+            hint="leave it out, or have cycles decide (--model tlb, --metric cycles)",
+        )
 
 
 def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:

@@ -15,7 +15,8 @@ from click.core import ParameterSource
 
 from lab import report
 from lab.cli import ab, options
-from lab.compare import exact, result_folders
+from lab.compare import result_folders
+from lab.compare.arms import obtain_arms
 from lab.compare.explain import find
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
 from lab.compare.results import AbResult
@@ -220,7 +221,7 @@ def _measured(plan: Plan, chosen: Path | None, work: Work, output: Path) -> tupl
         result_folders.store_plan(folder, plan)
         with result_folders.kept(folder, work.progress):
             with _limit(work):
-                arms = exact.obtain_arms(plan, work)
+                arms = obtain_arms(plan, work)
             _require_kernels_differ(plan, arms)
         finished = ab.measure(plan, folder, work)
         remember(folder, work.progress)

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from lab.compare import exact, profiles, result_folders, runs
+from lab.compare import profiles, result_folders, runs
+from lab.compare.arms import obtain_arms
 from lab.compare.counters import Mechanism, kernel_counters, mechanisms
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call
 from lab.compare.results import AbResult, CaseResult
@@ -23,8 +24,7 @@ from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
-from lab.guests import exact as guest_exact
-from lab.guests import hardware
+from lab.guests import exact, hardware
 from lab.kernels import alternatives, architecture
 from lab.kernels.alternatives import CpuChoices
 from lab.kernels.kernel import Kernel
@@ -396,7 +396,7 @@ def cpu_of_result(
         rows = find(folder, result, work, case).explanation.rows
         cost = {row.name: row.base_cycles + row.test_cycles for row in rows if row.space == "kernel"}
     cpu = None if machine else result.environment.cpu
-    kernels = [arm.kernel for arm in exact.obtain_arms(plan, work)]
+    kernels = [arm.kernel for arm in obtain_arms(plan, work)]
     found = cpu_choices(machine or plan.machine, kernels, qemu=plan.qemu, cpu=cpu, cost=cost)
     return msgspec.structs.replace(found, case=f"{chosen.workload}:{chosen.case}" if cost else None)
 
@@ -405,18 +405,18 @@ def cpu_choices(
     machine: str | None,
     kernels: Sequence[Kernel] = (),
     *,
-    qemu: str = guest_exact.QEMU,
+    qemu: str = exact.QEMU,
     cpu: str | None = None,
     cost: Mapping[str, int] | None = None,
 ) -> CpuChoices:
     """The features that kernels look for in the CPU of a machine's guests, or in another (QEMU's `-cpu`)."""
     architecture.require_default("--cpu", [kernel.architecture for kernel in kernels])
-    emulator, modelled = guest_exact.find_qemu(qemu), hardware.load(machine or hardware.DEFAULT)
-    own = modelled.guest.cpu if modelled.guest else guest_exact.exact_machine().cpu
-    seen = guest_exact.cpuid(emulator, cpu or own)
+    emulator, modelled = exact.find_qemu(qemu), hardware.load(machine or hardware.DEFAULT)
+    own = modelled.guest.cpu if modelled.guest else exact.exact_machine().cpu
+    seen = exact.cpuid(emulator, cpu or own)
     guest = alternatives.features(seen.words)
     lacks, off = (modelled.guest.lacks, modelled.guest.off) if modelled.guest else ([], {})
-    there = alternatives.features(guest_exact.cpuid(emulator, own).words) if cpu not in (None, own) else guest
+    there = alternatives.features(exact.cpuid(emulator, own).words) if cpu not in (None, own) else guest
     tables = [alternatives.of_kernel(kernel) for kernel in kernels]
     return CpuChoices(
         machine=modelled.name,

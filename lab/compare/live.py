@@ -9,8 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lab.compare import boots, certificates, exact, live_guests, model_check, result_folders
+from lab.compare import boots, certificates, live_guests, model_check, result_folders
+from lab.compare.arms import arm_result, obtain_arms
 from lab.compare.boots import GuestSetup, Job
+from lab.compare.judge import metrics_of, with_losses
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Live, LiveRound
 from lab.compare.plan import LivePlan, Plan
@@ -23,8 +25,7 @@ from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.core.records import Record
-from lab.guests import exact as guest_exact
-from lab.guests import host, live_machine, perf_record
+from lab.guests import exact, host, live_machine, perf_record
 from lab.guests.live_machine import live_parameters
 from lab.guests.perf_record import Difference, Profile
 from lab.guests.run import RunningGuests
@@ -146,7 +147,7 @@ def rounds_of(setups: Sequence[GuestSetup], plan: Plan, covariates: Mapping[str,
     assert plan.live is not None  # noqa: S101
     metrics = {
         name: [
-            *exact.metrics_of(setup.workload, setup.workload.metrics, modelled=False),
+            *metrics_of(setup.workload, setup.workload.metrics, modelled=False),
             *(event.metric for event in setup.perf),
         ]
         for setup in setups
@@ -176,11 +177,11 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     selection.require_unchanged(plan.files)
     chosen = selection.select_all(plan.workloads)
     guests = live_guests.prepare(
-        exact.obtain_arms(plan, work),
+        obtain_arms(plan, work),
         live_guests.measurable(chosen),
         plan.live,
         folder,
-        qemu=guest_exact.find_qemu(plan.qemu),
+        qemu=exact.find_qemu(plan.qemu),
         timeout_s=plan.guest_timeout_s,
         progress=work.progress,
     )
@@ -204,8 +205,8 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     cases, overall = judge(rounds, guests.setups, plan)
     checks = model_check.check(plan, folder, cases, work) if plan.live.perf else {}
     cases = _with_unsupported(cases, chosen, runner.unsupported(), plan)
-    overall = exact.with_losses(overall, [case.failed for case in cases])
-    base, test = (exact.arm_result(arm, live_parameters().settings) for arm in guests.arms)
+    overall = with_losses(overall, [case.failed for case in cases])
+    base, test = (arm_result(arm, live_parameters().settings) for arm in guests.arms)
     return result_folders.finish(
         folder,
         plan,
@@ -287,7 +288,7 @@ def _unsupported(workload: Workload, case: Case, errors: Mapping[str, str], plan
     name = f"{workload.name}:{case.name}"
     if not errors:
         errors = dict.fromkeys(ARMS, f"{name} says nothing in live mode: {workload.only_exact(case)}")
-    metrics = exact.metrics_of(workload, workload.metrics, modelled=False)
+    metrics = metrics_of(workload, workload.metrics, modelled=False)
     arms = [arm for arm in ARMS if arm in errors]
     return CaseResult(
         workload=workload.name,

@@ -11,19 +11,20 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import estimates, exact, matrix_results, result_folders, runs, sampling
+from lab.compare import estimates, matrix_results, result_folders, runs, sampling
 from lab.compare import state as state_guard
-from lab.compare.exact import ExactGuests
+from lab.compare.arms import arm_result
+from lab.compare.judge import code_remarks, count_remarks, metrics_of, require_metric
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
 from lab.compare.plan import is_alike
+from lab.compare.prepare import ExactGuests, prepare_around, require_fixed_work
 from lab.compare.result_folders import Clock
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.text import from_to, plural
-from lab.guests import costs
-from lab.guests import exact as guest_exact
+from lab.guests import costs, exact
 from lab.guests.run import Arm
 from lab.kernels import architecture, spec
 from lab.kernels.kernel import KernelSpec, kconfig_of
@@ -54,9 +55,9 @@ def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
 
 def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric:
     """The metric that a workload's cells show: the one asked for, or the primary one."""
-    known = exact.metrics_of(workload, workload.metrics, modelled=modelled, by=name)
+    known = metrics_of(workload, workload.metrics, modelled=modelled, by=name)
     if name is None or name in costs.BASES:
-        exact.require_metric(name, workload, modelled=modelled)
+        require_metric(name, workload, modelled=modelled)
         return next(metric for metric in known if metric.primary)
     for metric in known:
         if metric.name == name:
@@ -79,7 +80,7 @@ def _kernel_of(arm: MatrixArmPlan) -> str:
 def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
     """Build or fetch every kernel once, and the image, and describe the guests around them."""
     selection.require_unchanged(plan.files)
-    qemu = guest_exact.find_qemu(plan.qemu, architecture.load(plan.arms[0].spec.architecture))
+    qemu = exact.find_qemu(plan.qemu, architecture.load(plan.arms[0].spec.architecture))
     specs: dict[str, KernelSpec] = {}
     for arm in plan.arms:
         specs.setdefault(_kernel_of(arm), arm.spec)
@@ -94,8 +95,8 @@ def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
         )
         for arm in plan.arms
     )
-    guests = exact.prepare_around(arms, qemu, plan, folder, work.progress)
-    exact.require_fixed_work(guests)
+    guests = prepare_around(arms, qemu, plan, folder, work.progress)
+    require_fixed_work(guests)
     return guests
 
 
@@ -121,7 +122,7 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
         axes=plan.axes,
         kernels=plan.kernels,
         arms=[
-            MatrixArm(label=planned.label, at=planned.at, arm=exact.arm_result(arm))
+            MatrixArm(label=planned.label, at=planned.at, arm=arm_result(arm))
             for planned, arm in zip(plan.arms, guests.arms, strict=True)
         ],
         baseline=plan.baseline,
@@ -190,7 +191,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         failed=failure.message if failure else None,
         unsupported=failure is not None and failure.kind == GuestFailure.UNSUPPORTED,
         means=_means(one, case, arm),
-        notes=[*exact.count_remarks(comparison, count), *_remarks(one, case, arm, plan)] if comparison else [],
+        notes=[*count_remarks(comparison, count), *_remarks(one, case, arm, plan)] if comparison else [],
         instructions=count,
     )
 
@@ -202,7 +203,7 @@ def _with_code_remarks(cell: Cell, guests: ExactGuests, plan: MatrixPlan, work: 
     one = next(series for series in guests.series if series.bench.workload.name == cell.workload)
     names = {arm.label: arm.name for arm in plan.arms}
     pair = names[plan.baseline], names[cell.arm]
-    lines = exact.code_remarks(one, next(case for case in one.cases if case.name == cell.case), work.progress, pair)
+    lines = code_remarks(one, next(case for case in one.cases if case.name == cell.case), work.progress, pair)
     return msgspec.structs.replace(cell, notes=[*cell.notes, *lines])
 
 
@@ -296,7 +297,7 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     selected = selection.select_all(plan.workloads)
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
-    least, most = exact.seeds_of(plan, three_decide=False)
+    least, most = plan.seed_range(three_decide=False)
     first, last = (
         _left(plan, folder, shared, seeds) for seeds in ((1, least), (least + 1, most))
     )  # fmt: skip
@@ -325,11 +326,12 @@ def _left(
         for arm in plan.arms:
             names = [runs.run_name(workload, arm.name, seed, together) for seed in range(seeds[0], seeds[1] + 1)]
             count = sum(not runs.run_path(folder, name).is_file() for name in names)
-            found.append((count, exact.guest_seconds(workload, together, arm.spec, plan, count)))
+            built, model = arm.spec.source.is_buildable, workload.model_for(plan.model)
+            found.append((count, estimates.guest_seconds(workload, together, count, built=built, model=model)))
     return found
 
 
 def check_metrics(asked: Sequence[str], metric: str | None, model: str) -> None:
     """Refuse a metric that one of the workloads does not have, before any work."""
     for workload, _ in selection.select_all(asked):
-        metric_of(workload, metric, modelled=exact.model_of(model, workload) != "none")
+        metric_of(workload, metric, modelled=workload.model_for(model) != "none")

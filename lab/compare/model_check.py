@@ -12,9 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from lab.compare import exact, runs, sampling
+from lab.compare import runs, sampling
 from lab.compare.live_results import Counted, ModelCheck
 from lab.compare.plan import Plan
+from lab.compare.prepare import prepare
 from lab.compare.results import CaseResult, mean
 from lab.compare.runs import Run
 from lab.compare.sampling import Series
@@ -80,7 +81,7 @@ def _modelled(
     )  # fmt: skip
     for place in (folder, folder / _WHOLE):
         (place / "runs").mkdir(parents=True, exist_ok=True)
-    ready = exact.prepare(asked, folder, work)
+    ready = prepare(asked, folder, work)
     # With several vCPUs exact mode counts all tasks, and perf those of the program.
     pairs = [(one, _whole(one, folder / _WHOLE)) for one in ready.series if one.bench.workload.vcpus == 1]
     guests = [

@@ -115,6 +115,13 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
             **more,
         )
 
+    def seed_range(self, *, three_decide: bool) -> tuple[int, int]:
+        """The fewest and the most seeds, unless the budget ends it. three_decide: so many are enough if equal."""
+        if self.fixed_seeds:
+            return self.seeds, self.seeds
+        least = defaults.FIRST_LOOK_SEEDS if three_decide else defaults.MIN_PAIRS
+        return min(least, self.max_seeds), max(self.max_seeds, self.seeds)
+
     def group_of(self, workload: Workload, case: Case) -> str:
         """The group of a case: the suite's, else the workload's own, if it has any."""
         name = f"{workload.name}:{case.name}"

@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from lab.compare import exact, result_folders, runs, sampling
+from lab.compare import result_folders, runs, sampling
+from lab.compare.prepare import ExactGuests, prepare
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.compare.sampling import Series
@@ -138,7 +139,7 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
     if plan.model != own:
         place = aside / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}"
         (place / "runs").mkdir(parents=True, exist_ok=True)
-    ready = exact.prepare(plan, place, work)
+    ready = prepare(plan, place, work)
     (series,) = ready.series
     if plan.model != own:
         again = [(series, series.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
@@ -204,7 +205,7 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
 # ---- the initcalls of a boot
 
 
-def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[Call, int]]:
+def _initcalls(ready: ExactGuests, folder: Path, work: Work) -> list[dict[Call, int]]:
     """The initcalls of both arms; none where the case is no boot."""
     (series,) = ready.series
     if not plugin.measures_boot(series.bench.packed_root, architecture.of_machine(series.bench.machine)):
@@ -216,7 +217,7 @@ def _initcalls(ready: exact.ExactGuests, folder: Path, work: Work) -> list[dict[
 
 
 def _printed(
-    ready: exact.ExactGuests, folder: Path, command: str, work: Work, cmdline: Sequence[str] = ()
+    ready: ExactGuests, folder: Path, command: str, work: Work, cmdline: Sequence[str] = ()
 ) -> list[Sequence[str]]:
     """The lines that a command prints in a guest of each arm. cmdline: more words for its kernel."""
     (series,) = ready.series

@@ -7,9 +7,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from lab.compare import exact, matrix, matrix_results, result_folders, runs, sampling
-from lab.compare.exact import ExactGuests
+from lab.compare import matrix, matrix_results, result_folders, runs, sampling
 from lab.compare.plan import ComparisonPlan
+from lab.compare.prepare import ExactGuests, prepare
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.compare.runs import Run
 from lab.core import process, records
@@ -71,7 +71,7 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
         if is_matrix:
             guests = matrix.prepare(_patient(matrix_results.load_plan(folder), guest_timeout_s), into, work)
         else:
-            guests = exact.prepare(_patient(result_folders.load_plan(folder), guest_timeout_s), into, work)
+            guests = prepare(_patient(result_folders.load_plan(folder), guest_timeout_s), into, work)
         after = _run_again(before, guests, work)
     differing = [
         line for old, new in zip(before, after, strict=True) for line in differences(old, _numbers(old), _numbers(new))

@@ -191,6 +191,10 @@ class Workload(Program, frozen=True, kw_only=True):
             hint=suggestion(name, [*self.groups, *(case.name for case in self.cases)]) or self._cases_hint(name),
         )
 
+    def model_for(self, asked: str) -> str:
+        """The cost model to measure with: the one asked for, or the workload's own (`auto`)."""
+        return self.model if asked == "auto" else asked
+
     def kconfig_of(self, case: Case) -> tuple[str, ...]:
         """The kernel options of a case, beside those of the workload."""
         return tuple(option for name, found in self.case_kconfig.items() if case.is_called(name) for option in found)

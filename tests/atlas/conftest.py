@@ -12,7 +12,7 @@ from lab.atlas import columns, plan
 from lab.atlas.columns import Place
 from lab.atlas.data import FunctionCost
 from lab.atlas.plan import PlannedColumn
-from lab.compare import exact, profiles
+from lab.compare import profiles
 from lab.guests import model_version
 
 from ..fakes.build import own_folders
@@ -33,8 +33,8 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
     def prepare(formula: Any = plain, **more: Any) -> tuple[FakeGuests, Place, list[PlannedColumn]]:
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula, **more))
         monkeypatch.setattr(model_version, "current", lambda: 1)
-        monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument(machine))
-        monkeypatch.setattr(exact, "require_fixed_work", lambda ready: None)
+        monkeypatch.setattr("lab.compare.prepare.load_instrument", lambda machine, model: FakeInstrument(machine))
+        monkeypatch.setattr(columns, "require_fixed_work", lambda ready: None)
         monkeypatch.setattr(profiles, "of_guest", lambda guest, root: {one.name: None for one in guest.cases})
         monkeypatch.setattr(columns, "functions_of", lambda profile: [FunctionCost("do_it", 10.0, 20.0)])
         workload = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.compare import exact, result_folders
+from lab.compare import exact, judge, prepare, result_folders
 from lab.compare.results import AbResult
 from lab.core.errors import UserError
 from lab.core.executor import Work
@@ -97,7 +97,9 @@ def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modelled = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
-    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument())
+    monkeypatch.setattr(
+        prepare, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument()
+    )
     result, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="auto")
     (small, large) = result.cases
     (primary,) = (metric for metric in large.metrics if metric.primary)
@@ -117,7 +119,7 @@ def modelled(
 ) -> AbResult:
     """A comparison under a cost model; both cases by its formulas of throughput and of instructions."""
     text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument(machine))
+    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument(machine))
     workload = write_workload(tmp_path / "mine", text)
     return measured(monkeypatch, tmp_path, formula, workload=workload, model="auto", counts=counts, **changes)[0]
 
@@ -170,8 +172,8 @@ def test_instructions_that_move_beside_the_same_cycles_are_a_remark(
 def test_cycles_cannot_decide_without_a_model(tmp_path: Path) -> None:
     workload, _ = selection.select(write_workload(tmp_path / "mine"))
     with pytest.raises(UserError, match="--metric cycles: mine has no cost model"):
-        exact.require_metric("cycles", workload, modelled=False)
-    exact.require_metric("instructions", workload, modelled=False)
+        judge.require_metric("cycles", workload, modelled=False)
+    judge.require_metric("instructions", workload, modelled=False)
 
 
 MACHINES: dict[str, dict[str, tuple[float, ...]]] = {
@@ -208,7 +210,7 @@ def robust(
         return test if (arm, case) == ("test", "large") else base
 
     text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-    monkeypatch.setattr(exact, "load_instrument", lambda machine, model: FakeInstrument(machine))
+    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument(machine))
     workload = write_workload(tmp_path / "mine", text)
     machines = [write_machine(tmp_path, name) for name in MACHINES]
     monkeypatch.setattr(hardware, "names", lambda *_: machines)
@@ -332,6 +334,6 @@ def test_features_that_the_qemu_lacks_are_named(
     monkeypatch.setattr(guest_exact, "cpuid", cpuid)
     qemu = guest_exact.Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
     for machine in (None, "zen4", str(tmp_path / "mine.toml")):
-        exact.name_refused_features(qemu, machine, Progress())
+        prepare.name_refused_features(qemu, machine, Progress())
     assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
     assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.compare import exact, result_folders
+from lab.compare import exact, prepare, result_folders
 from lab.compare.replay import Replay, environment_changes, replay
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.core import records
@@ -68,7 +68,7 @@ def test_an_edit_of_the_plugin_that_changes_no_number_leaves_the_environment_as_
     with (stored.machines / "plugin" / "main.c").open("a") as source:
         source.write("/* a comment */\n")
     assert plugin.digest() != sources
-    ready = exact.prepare(result_folders.load_plan(stored.file.parent), stored.file.parent, quiet())
+    ready = prepare.prepare(result_folders.load_plan(stored.file.parent), stored.file.parent, quiet())
     assert ready.environment.fingerprint == stored.result.environment.fingerprint
     again = stored.replay()
     assert (again.guests, again.environment, again.differences) == (4, [], [])

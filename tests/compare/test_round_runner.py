@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lab.compare import boots, exact, round_runner
+from lab.compare import boots, judge, round_runner
 from lab.compare.boots import BootRecord, GuestSetup, Job
 from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import Design, Rounds
@@ -98,7 +98,7 @@ def runner(
         root=folder / "room", cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)], timeout_s=10,
         folder=folder, fingerprint="print",
     )  # fmt: skip
-    own = exact.metrics_of(workload, workload.metrics, modelled=False)
+    own = judge.metrics_of(workload, workload.metrics, modelled=False)
     metrics = {f"mine:{case.name}": own for case in workload.cases}
     return RoundRunner(
         setups=[setup],

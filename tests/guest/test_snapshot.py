@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from lab.compare import exact, result_folders, runs
+from lab.compare import result_folders, runs
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
+from lab.compare.prepare import prepare
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.guests.run import RunningGuests
@@ -87,7 +88,7 @@ def test_on_a_pc(own: Lab, monkeypatch: pytest.MonkeyPatch, machine: str) -> Non
     options = MeasureOptions(workload=("syscalls:getppid,fork-exit",))
     arm = ArmPlan(spec=options.resolve([NEW], work.progress)[0], cc="gcc")
     folder = result_folders.new_folder(None)
-    guests = exact.prepare(Plan.of(options, base=arm, test=arm), folder, work)
+    guests = prepare(Plan.of(options, base=arm, test=arm), folder, work)
 
     def run(*, snapshots: bool) -> list[bytes]:
         bench = dataclasses.replace(guests.series[0].bench, machine=MachineType(machine), snapshots=snapshots)

@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.compare import exact, result_folders, runs
+from lab.compare import result_folders, runs
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
+from lab.compare.prepare import prepare
 from lab.compare.sampling import Series
 from lab.core.executor import Work
 from lab.core.progress import Progress
@@ -61,7 +62,7 @@ def _prepared(folder: Path, spec: str, workload: str, model: str, *, snapshot: b
     work = Work(progress=Progress(quiet=True), jobs=1)
     options = MeasureOptions(workload=(workload,), model=model, seeds=1, snapshot=snapshot)
     arm = ArmPlan(spec=options.resolve([spec], work.progress)[0], cc="gcc")
-    ready = exact.prepare(Plan.of(options, base=arm, test=arm), result_folders.new_folder(folder), work)
+    ready = prepare(Plan.of(options, base=arm, test=arm), result_folders.new_folder(folder), work)
     return ready.series[0], ready.arms[0]
 
 

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lab.compare import exact, runs
+from lab.compare import runs
+from lab.compare.arms import obtain_arms
 from lab.compare.plan import Plan
+from lab.compare.prepare import prepare_around
 from lab.compare.replay import environment_changes
 from lab.compare.results import ResultEnvironment
 from lab.compare.runs import Bench, Run
@@ -128,10 +130,10 @@ def _plan(report: StoredComparison) -> Plan:
 
 def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
     selection.require_unchanged(plan.files)
-    arms = exact.obtain_arms(plan, work)
+    arms = obtain_arms(plan, work)
     # The measurement's QEMU, whatever is installed by now: it does not run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
-    ready = exact.prepare_around(arms, then, plan, scratch, work.progress)
+    ready = prepare_around(arms, then, plan, scratch, work.progress)
     _require_same(report, ready.environment)
     benches = {series.bench.workload.name: series.bench for series in ready.series}
     folders = {arm.kernel.key: arm.name for arm in reversed(arms)}  # a kernel of both arms is stored once

@@ -1,0 +1,190 @@
+"""The verdicts of exact mode: every case by its pairs of seeds, all cases together, and the remarks beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec.structs import replace as replace_fields
+
+from lab.compare import runs, sampling, state
+from lab.compare.plan import Plan
+from lab.compare.results import CaseResult, FailedCase, SweepPoint
+from lab.compare.sampling import Series
+from lab.core.errors import UserError
+from lab.core.progress import Progress
+from lab.core.text import plural
+from lab.guests import costs, initrd
+from lab.guests import image as guest_image
+from lab.guests.run import Arm
+from lab.kernels import architecture, symbols
+from lab.stats import multiple, verdict
+from lab.stats.sequential import SequentialTest
+from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.workloads import spec
+from lab.workloads.spec import Case, Workload
+
+
+def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
+    """Compare every case of every series, and judge all of them together; a case that failed is left out."""
+    cases = [(one, case) for one in series for case in one.cases]
+    failed = [FailedCase.of(found, one.bench.folder) if (found := one.failures(case)) else None for one, case in cases]
+    compared = [_compare(one, case, plan, why) for (one, case), why in zip(cases, failed, strict=True)]
+    marked = iter(multiple.mark_secondary([c for comparisons in compared for c in comparisons]))
+    compared = [[next(marked) for _ in comparisons] for comparisons in compared]
+    verdicts = [
+        multiple.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons, control=case.control)
+        for (one, case), comparisons in zip(cases, compared, strict=True)
+    ]
+    judged_cases = [found for found, why in zip(verdicts, failed, strict=True) if why is None]
+    overall = with_losses(multiple.overall(judged_cases, plan.alpha), failed)
+    survived = [found.name in overall.survived if found.verdict.is_change else None for found in verdicts]
+    test = SequentialTest(plan.alpha / max(1, len(judged_cases)), exact=True)
+    judged = [
+        CaseResult(
+            workload=one.bench.workload.name,
+            case=case.name,
+            group=plan.group_of(one.bench.workload, case),
+            control=case.control,
+            verdict=Outcome.UNKNOWN if holm is False else found.verdict,
+            metrics=multiple.withdraw_primary(comparisons, test) if holm is False else comparisons,
+            guest_clock=one.bench.workload.primary.name if one.bench.instrument else None,
+            holm=holm,
+            failed=why,
+            sweep=SweepPoint.of(one.bench.workload, case),
+            notes=[]
+            if why
+            else [
+                *_unseen_remarks(one.bench.workload, case),
+                *count_remarks(verdict.primary_of(comparisons), sampling.count_beside(comparisons)),
+                *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
+            ],
+        )
+        for (one, case), comparisons, found, why, holm in zip(cases, compared, verdicts, failed, survived, strict=True)
+    ]
+    return judged, overall
+
+
+def with_losses(overall: multiple.Overall, failed: Sequence[FailedCase | None]) -> multiple.Overall:
+    """The verdict, with the numbers of the cases that it is not about. failed: of each case, why."""
+    for word in ("failed", "unsupported"):
+        if lost := sum(why is not None and why.word == word for why in failed):
+            overall = replace_fields(
+                overall, reason=f"{overall.reason}; {lost} of {plural(len(failed), 'case')} {word}"
+            )
+    return overall
+
+
+def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> list[Comparison]:
+    known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.instrument is not None, by=plan.metric)
+    if failed is not None:
+        return [verdict.compare_metric(metric, [], [], exact=True) for metric in known]
+    compared = [
+        verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+        for metric in known
+        for _, base, test in [one.pairs(case, metric.name)]
+    ]
+    primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
+    primary = sampling.weigh_strings(primary, one, case, plan)
+    return [primary if c.primary else c for c in compared]
+
+
+def metrics_of(
+    workload: Workload, own: Sequence[spec.Metric], *, modelled: bool, by: str | None = None
+) -> list[Metric]:
+    """Metrics to compare: modelled ones first, the one that decides among them, where a model is run; then own ones.
+
+    by: what decides, if it is cycles or instructions; the name of a metric leaves the workload's own choice.
+    """
+    basis: costs.Basis = "instructions" if by == "instructions" else "cycles"
+    return [
+        *(costs.metrics_of(workload.measures, workload.center, basis) if modelled else ()),
+        *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),
+    ]
+
+
+def require_metric(asked: str | None, workload: Workload, *, modelled: bool) -> None:
+    """Refuse cycles as what decides where no model counts any."""
+    if asked == "cycles" and not modelled:
+        raise UserError(
+            f"--metric cycles: {workload.name} has no cost model, so nothing counts cycles",
+            hint="leave it out, or give --model tlb",
+        )
+
+
+# ---- remarks
+
+
+def _unseen_remarks(workload: Workload, case: Case) -> list[str]:
+    """A line where the case is about something that exact mode cannot see."""
+    names = workload.unseen_in(case)
+    return [f"unseen: {', '.join(names)}"] if names else []
+
+
+def count_remarks(primary: Comparison, count: Comparison | None) -> list[str]:
+    """A line where modelled cycles are the same and the instructions are not."""
+    moved = count is not None and primary.verdict == Outcome.SAME and count.is_change
+    return [verdict.count_remark(count)] if count and moved else []
+
+
+def boot_remarks(series: Sequence[Series], arms: Sequence[Arm]) -> list[str]:
+    """The differences between the guests of both arms, by the first seed of each workload; each line once."""
+    asked = [name for arm in arms for name in arm.settings]
+    lines: list[str] = []
+    for one in series:
+        for case in one.cases:
+            base, test = (one.runs_of(arm, case) for arm in ("base", "test"))
+            if shared := base.keys() & test.keys():
+                lines += state.boot_remarks(base[min(shared)], test[min(shared)], asked)
+    return list(dict.fromkeys(lines))
+
+
+def with_code_remarks(cases: list[CaseResult], series: Sequence[Series], progress: Progress) -> list[CaseResult]:
+    """The cases, with a line where the program's own code differs between the arms or the seeds."""
+    found = {
+        (one.bench.workload.name, case.name): code_remarks(one, case, progress)
+        for one in series
+        if one.bench.instrument
+        for case in one.cases
+    }
+    return [
+        replace_fields(case, notes=[*case.notes, *found.get((case.workload, case.case), [])])
+        if not case.failed
+        else case
+        for case in cases
+    ]
+
+
+def code_remarks(one: Series, case: Case, progress: Progress, arms: tuple[str, str] = ("base", "test")) -> list[str]:
+    """The lines about the program's own code in a case."""
+    base, test = (
+        {seed: value for seed, value in one.values(arm, case, "user_instructions").items() if math.isfinite(value)}
+        for arm in arms
+    )
+    apart, ends = state.odd_code(base, test)
+    if not apart and not ends:
+        return []
+    tables = _program_symbols(one.bench.workload, architecture.of_machine(one.bench.machine).name, progress)
+
+    def code(arm: str, seed: int) -> state.Code:
+        name = runs.run_name(one.bench.workload, arm, seed, [case])
+        blocks = runs.user_code(one.bench.folder, name).get(case.name, [])
+        return state.code_of(one.done[name], case.name, blocks, tables)
+
+    lines = [state.arms_remark(code(arms[0], seed), code(arms[1], seed)) for seed in apart]
+    return lines + ([state.seeds_remark(*(code(arms[0], seed) for seed in ends))] if ends else [])
+
+
+_PROGRAMS = 0x555555554000
+"""The address of position-independent programs under `norandmaps`."""
+
+
+def _program_symbols(workload: Workload, guests: str, progress: Progress) -> list[symbols.SymbolTable]:
+    """The functions of a workload's program at either address; none if it has no names."""
+    own = initrd.own_files(workload, guests).get(workload.program)
+    image = guest_image.obtain(progress, packages=workload.packages, guests=guests)
+    program = own or image[1] / "root" / workload.program.lstrip("/")
+    try:
+        return [symbols.from_elf(program, bias=bias) for bias in (0, _PROGRAMS)]
+    except UserError:
+        return []

@@ -1,0 +1,146 @@
+"""The guests of exact mode around arms: image, root, cost model and fingerprint of every workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lab.compare import check
+from lab.compare.arms import obtain_arms
+from lab.compare.check import check_guest
+from lab.compare.plan import ComparisonPlan, Plan
+from lab.compare.results import GuestShape, ResultEnvironment
+from lab.compare.runs import Bench
+from lab.compare.sampling import Series
+from lab.core.executor import Work
+from lab.core.progress import Progress
+from lab.guests import exact, file_systems, hardware, initrd
+from lab.guests import image as guest_image
+from lab.guests.exact import Qemu
+from lab.guests.plugin import load_instrument
+from lab.guests.run import Arm
+from lab.kernels import alternatives, architecture
+from lab.kernels.architecture import MachineType
+from lab.kernels.kernel import common_machine
+from lab.workloads import selection
+from lab.workloads.spec import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactGuests:
+    """The kernels and guests of a plan, and the series of their runs."""
+
+    arms: tuple[Arm, ...]
+    series: list[Series]
+    environment: ResultEnvironment
+
+
+def prepare(plan: Plan, folder: Path, work: Work) -> ExactGuests:
+    """Build or fetch both kernels and the image, and describe the guests around them."""
+    selection.require_unchanged(plan.files)
+    qemu = exact.find_qemu(plan.qemu, architecture.load(plan.base.spec.architecture))
+    guests = prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.progress)
+    require_fixed_work(guests)
+    return guests
+
+
+def require_fixed_work(guests: ExactGuests) -> None:
+    """Refuse workloads whose work follows the clock, before anything is measured."""
+    for one in guests.series:
+        check.require_fixed_work(one.bench, one.cases, guests.arms[0])
+
+
+def name_refused_features(qemu: Qemu, machine: str | None, progress: Progress) -> None:
+    """Say which features a machine file of the user's asks for and QEMU lacks. Those of the lab ask for none."""
+    guest = hardware.load(machine).guest if machine and machine not in hardware.names(None) else None
+    if guest and (refused := alternatives.features(exact.cpuid(qemu, guest.cpu).refused)):
+        progress.log_once(f"QEMU {qemu.version} lacks {', '.join(sorted(refused))} of {machine}: guests run without")
+
+
+def prepare_around(
+    arms: tuple[Arm, ...], qemu: Qemu, plan: ComparisonPlan, folder: Path, progress: Progress
+) -> ExactGuests:
+    """The guests of every workload around arms whose kernels are at hand."""
+    machine = common_machine(*(arm.kernel for arm in arms))
+    guests = architecture.of_machine(machine)
+    parameters = exact.exact_machine(guests.name)
+    if guests.modelled:
+        name_refused_features(qemu, plan.machine, progress)
+    series, shapes, images = [], {}, []
+    for chosen, cases in selection.select_all(plan.workloads):
+        workload = file_systems.mounted(chosen, arms)
+        image = guest_image.obtain(progress, packages=workload.packages, guests=guests.name)
+        images.append(image[0])
+        check_guest(workload, cases, arms, image)
+        bench = _bench(workload, image, machine, qemu, plan, folder)
+        facts = bench.environment()
+        shapes[workload.name] = GuestShape.of(
+            workload,
+            cases,
+            facts.settings,
+            parameters.settings,
+            vcpus=facts.vcpus,
+            memory_mb=facts.memory_mb,
+            initrd_sha256=facts.initrd_sha256,
+            fingerprint=facts.fingerprint,
+            model=facts.model,
+        )
+        series.append(
+            Series(
+                bench=replace(bench, fingerprint=facts.fingerprint),
+                cases=cases,
+                windows=dict.fromkeys((case.name for case in cases), bench.windows),
+            )
+        )
+    environment = ResultEnvironment.around(
+        shapes,
+        guest_image.digest_of(images),
+        qemu=facts.qemu,
+        machine=facts.machine,
+        cpu=facts.cpu,
+        shift=facts.shift,
+        cmdline=parameters.cmdline,
+        settings=parameters.settings,
+        model=", ".join(dict.fromkeys(shape.model for shape in shapes.values())),
+    )
+    return ExactGuests(arms=arms, series=series, environment=environment)
+
+
+def _bench(
+    workload: Workload,
+    image: tuple[guest_image.Image, Path],
+    machine: MachineType,
+    qemu: Qemu,
+    plan: ComparisonPlan,
+    folder: Path,
+) -> Bench:
+    """The guests of a workload, without their fingerprint."""
+    return Bench(
+        qemu=qemu,
+        machine=machine,
+        workload=workload,
+        packed_root=initrd.pack_initrd(image, workload),
+        timeout_s=plan.guest_timeout_s,
+        folder=folder,
+        instrument=load_instrument(plan.machine, workload.model_for(plan.model)),
+        parameters=exact.exact_machine(architecture.of_machine(machine).name),
+        snapshots=plan.snapshots,
+    )
+
+
+def bench_for(bench: Bench, arm: Arm, progress: Progress) -> Bench:
+    """The guests of a kernel that is none of those they were prepared for; `UserError` if it cannot have them."""
+    workload = file_systems.with_modules(bench.workload, arm)
+    if workload is bench.workload:
+        return bench
+    guests = architecture.of_machine(bench.machine).name
+    image = guest_image.obtain(progress, packages=workload.packages, guests=guests)
+    return replace(bench, workload=workload, packed_root=initrd.pack_initrd(image, workload))
+
+
+def fingerprint_of(
+    workload: Workload, machine: MachineType, qemu: Qemu, plan: ComparisonPlan, progress: Progress
+) -> str:
+    """The fingerprint of a workload's guests on a kind of machine, whichever kernel they boot."""
+    image = guest_image.obtain(progress, packages=workload.packages, guests=architecture.of_machine(machine).name)
+    return _bench(workload, image, machine, qemu, plan, Path()).environment().fingerprint
