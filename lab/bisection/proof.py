@@ -19,7 +19,7 @@ from lab.bisection.exact_state import CHOOSE
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Session
-from lab.compare import exact, explain, live, result_folders
+from lab.compare import explain, request, result_folders
 from lab.compare.plan import ArmPlan, Plan
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
@@ -138,8 +138,7 @@ class Prover:
         plan = plan or self.plan.comparison(base, test, self._threshold)
         if not (folder / "plan.json").exists():
             result_folders.store_plan(folder, plan)
-        measure = live.measure if plan.live else exact.measure
-        return measure(plan, folder, self.work.until(None))
+        return request.measure(plan, folder, self.work.until(None))
 
     @cached_property
     def _threshold(self) -> float | None:

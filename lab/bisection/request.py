@@ -15,8 +15,9 @@ from lab.bisection.commit_range import History
 from lab.bisection.exact_runner import chosen_metric
 from lab.bisection.plan import BisectPlan, Panics
 from lab.compare import certificates, live_guests
-from lab.compare.judge import metrics_of, require_metric
+from lab.compare.judge import metrics_of
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions
+from lab.compare.request import require_metric
 from lab.core import paths, records, toml
 from lab.core.errors import UserError
 from lab.core.progress import Progress
@@ -229,19 +230,18 @@ def plan_for(
     names = ("tree", "model", "machine", "threshold", "cc")
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     options = MeasureOptions(
-        workload=selections, max_seeds=request.max_seeds, qemu=request.qemu,
+        workload=selections, metric=request.metric or None, max_seeds=request.max_seeds, qemu=request.qemu,
         guest_timeout=request.guest_timeout, snapshot=request.snapshot, **given,
     )  # fmt: skip
     options.require()
     workload, cases = selection.select(selections[0])
     live = _live_plan(request, workload, cases)
     if live is None:
-        for each, _ in selection.select_all(selections):
-            require_metric(request.metric, each, modelled=each.model_for(options.model) != "none")
+        require_metric(options)
     old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
     if live is not None:
         architecture.require_default("--mode live", [old.spec.architecture, new.spec.architecture])
-    options = msgspec.structs.replace(options, metric=request.metric or None).for_kernels((old.spec, new.spec))
+    options = options.for_kernels((old.spec, new.spec))
     return BisectPlan(
         **options.common(live),
         terms=terms,

@@ -15,6 +15,7 @@ from lab.cli import ab, options
 from lab.compare import certificates, result_folders
 from lab.compare.certificates import Certificate
 from lab.compare.plan import Plan
+from lab.compare.request import ComparisonRequest, measure_aloud, plan_of
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
@@ -50,6 +51,8 @@ def aa(
     resume: str | None,
     listing: bool,
     result: Path | None,
+    jobs: int | None,
+    budget: float | None,
     as_json: bool,
     **rest: object,
 ) -> int:
@@ -72,22 +75,13 @@ def aa(
         return 0
     if (spec is None) == (resume is None):
         raise UserError("a kernel is needed, or --resume ID", hint="e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
-    nothing = {
-        "metric": None,
-        "base_cc": None,
-        "test_cc": None,
-        "fail_on": None,
-        "require_verdict": False,
-        "explain": False,
-        "robust": False,
-    }
     test = with_layout(spec, layout) if spec and layout else spec
-    asked = msgspec.convert({**options.with_command(rest), **nothing, "base": spec, "test": test}, ab.AbOptions)
+    asked = msgspec.convert({**options.with_command(rest), "base": spec, "test": test}, ComparisonRequest)
     with (
-        options.work(asked.jobs, asked.budget) as work,
+        options.work(jobs, budget) as work,
         options.result_folder(resume, result, _load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),
     ):
-        finished = ab.measure(plan, folder, work)
+        finished = measure_aloud(plan, folder, work)
         remember(folder, work.progress)
     made = certificates.certify(finished)
     certificates.keep(made)
@@ -96,9 +90,9 @@ def aa(
     return 0
 
 
-def _plan(asked: ab.AbOptions, progress: Progress) -> Plan:
+def _plan(asked: ComparisonRequest, progress: Progress) -> Plan:
     """All rounds or seeds are measured, decided or not, to know how much they scatter."""
-    plan = ab.plan_of(asked, progress)
+    plan = plan_of(asked, progress)
     live = plan.live
     if live is not None:
         live = msgspec.structs.replace(live, max_rounds=asked.rounds or ROUNDS, fixed_rounds=True)

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 import msgspec
@@ -14,21 +14,20 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.cluster import exact_only
-from lab.compare import exact, judge, live, live_guests, result_folders, results
+from lab.compare import result_folders, results
 from lab.compare.explain import CaseExplanation, find
-from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
+from lab.compare.plan import Plan
+from lab.compare.request import ComparisonRequest, measure, measure_aloud, plan_of
 from lab.compare.result_folders import Clock
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserError, suggestion
 from lab.core.executor import Work
-from lab.core.progress import Progress
 from lab.core.text import plural, visible
-from lab.guests import kvm, perf_stat
 from lab.history import remember
-from lab.kernels import architecture, compilers
+from lab.kernels import architecture
 from lab.kernels.kernel import Source, resolve
-from lab.kernels.spec import for_architecture, parse
+from lab.kernels.spec import parse
 from lab.report import explain_text, text
 from lab.stats import defaults
 from lab.stats.verdict import Outcome, percent
@@ -61,6 +60,10 @@ from lab.workloads import selection
 def ab(
     resume: str | None,
     result: Path | None,
+    jobs: int | None,
+    budget: float | None,
+    fail_on: str | None,
+    require_verdict: bool,
     explain: bool,
     robust: bool,
     watch: bool,
@@ -78,32 +81,32 @@ def ab(
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert({**options.with_command(rest), "explain": explain, "robust": robust}, AbOptions)
-    fail_on = _verdicts(asked.fail_on)
+    asked = msgspec.convert({**options.with_command(rest), "explain": explain, "robust": robust}, ComparisonRequest)
+    failing = _verdicts(fail_on)
     if watch:
-        _require_watchable(asked, once=resume or result or explain or robust or as_json or fail_on)
-        with options.work(asked.jobs, asked.budget, cluster, share) as work:
+        _require_watchable(asked, once=resume or result or explain or robust or as_json or failing)
+        with options.work(jobs, budget, cluster, share) as work:
             return _watch(asked, work)
     if len(guests := asked.architectures) > 1:
         _require_one_result("--arch with several names", once=resume or result or explain or robust)
-        with options.work(asked.jobs, asked.budget, cluster, share) as work:
-            return _side_by_side(asked, guests, fail_on, work, as_json=as_json)
+        with options.work(jobs, budget, cluster, share) as work:
+            return _side_by_side(asked, guests, failing, work, as_json=as_json)
     with (
-        options.work(asked.jobs, asked.budget, cluster, share) as work,
+        options.work(jobs, budget, cluster, share) as work,
         options.result_folder(resume, result, result_folders.load_plan, lambda: plan_of(asked, work.progress)) as (
             folder,
             plan,
         ),
     ):
         exact_only(cluster, plan.mode)
-        finished = measure(_with_robust(plan) if robust else plan, folder, work)
+        finished = measure_aloud(_with_robust(plan) if robust else plan, folder, work)
         remember(folder, work.progress)
         reason = find(folder, finished, work) if explain else None
     _print(finished, reason, as_json=as_json)
     require_every_case(finished)
-    if finished.verdict in fail_on:
+    if finished.verdict in failing:
         return 1
-    if asked.require_verdict and finished.verdict == Outcome.UNKNOWN:
+    if require_verdict and finished.verdict == Outcome.UNKNOWN:
         raise Undecided(
             f"undecided: {finished.reason}",
             hint=f"give it more {finished.pairs}s (--max-{finished.pairs}s) or a larger threshold",
@@ -112,7 +115,7 @@ def ab(
 
 
 def _side_by_side(
-    asked: AbOptions, guests: Sequence[str], fail_on: Container[Outcome], work: Work, *, as_json: bool
+    asked: ComparisonRequest, guests: Sequence[str], fail_on: Container[Outcome], work: Work, *, as_json: bool
 ) -> int:
     """Compare in guests of each architecture, by what all of them have, and print the results as one table."""
     from lab.report import document, inputs  # they bring bisections along
@@ -125,7 +128,7 @@ def _side_by_side(
         folder = result_folders.new_folder(None)
         with result_folders.claimed(folder):
             result_folders.store_plan(folder, plan)
-            finished.append(measure(plan, folder, work))
+            finished.append(measure_aloud(plan, folder, work))
         remember(folder, work.progress)
     comparisons = inputs.open_comparisons([one.result for one in finished])
     click.echo(document.comparison(comparisons) if as_json else text.comparison(comparisons), nl=False)
@@ -140,7 +143,7 @@ _POLL_PAUSES = 3
 """Pauses as long as a look: a kernel's worktree has 86,000 files, and each look asks for the times of all."""
 
 
-def _require_watchable(asked: AbOptions, *, once: object) -> None:
+def _require_watchable(asked: ComparisonRequest, *, once: object) -> None:
     """Refuse `--watch` for what does not change, and with what is for one result."""
     if parse(asked.test or "").kind != "worktree":
         raise UserError("--watch is for uncommitted work", hint="give --test worktree, or --test worktree:PATH")
@@ -161,7 +164,7 @@ def _require_one_result(what: str, *, once: object) -> None:
         )
 
 
-def _watch(asked: AbOptions, work: Work) -> int:
+def _watch(asked: ComparisonRequest, work: Work) -> int:
     """Compare the worktree with the base now, and at every save until it is interrupted. What fails is said."""
     asked = msgspec.structs.replace(asked, mode="exact", seeds=asked.seeds or _WATCH_SEEDS)
     before: AbResult | None = None
@@ -188,14 +191,14 @@ def _watch(asked: AbOptions, work: Work) -> int:
     return 0
 
 
-def _warm(asked: AbOptions, work: Work) -> None:
+def _warm(asked: ComparisonRequest, work: Work) -> None:
     """Have the worktree's objects here, so that a save compiles what changed alone: its kernel may be the store's."""
     if work.executor is None:
         plan = plan_of(asked, work.progress)
         plan.test.spec.warm(work, cc=plan.test.cc, needs=selection.needs_of(plan.workloads))
 
 
-def _turn(asked: AbOptions, before: AbResult | None, work: Work) -> AbResult:
+def _turn(asked: ComparisonRequest, before: AbResult | None, work: Work) -> AbResult:
     """Compare once. The base's guests of the last turn are not run again where they would be the same.
 
     A turn that does not build or is interrupted leaves no result: the next one begins with the next save.
@@ -207,7 +210,7 @@ def _turn(asked: AbOptions, before: AbResult | None, work: Work) -> AbResult:
     with result_folders.claimed(folder):
         result_folders.store_plan(folder, plan)
         try:
-            return exact.measure(plan, folder, work)
+            return measure(plan, folder, work)
         except (BuildFailed, KeyboardInterrupt):
             shutil.rmtree(folder)
             raise
@@ -245,132 +248,6 @@ def _with_robust(plan: Plan) -> Plan:
     if plan.live:
         raise UserError("--robust requires --mode exact: live mode measures real time", hint="leave --robust out")
     return msgspec.structs.replace(plan, robust=True)
-
-
-class AbOptions(MeasureOptions, frozen=True, kw_only=True):
-    """The options that a plan is made of, as click gives them."""
-
-    base: str | None
-    test: str | None
-    arch: str | None = None
-    mode: str
-    budget: float | None
-    base_cc: str | None
-    test_cc: str | None
-    jobs: int | None
-    accel: Literal["auto", "kvm", "tcg"]
-    cpus: int | None
-    numa: int | None
-    duet: bool
-    rounds: int | None
-    max_rounds: int
-    iterations: int | None
-    perf: bool | None
-    perf_record: bool
-    fail_on: str | None
-    require_verdict: bool
-    explain: bool
-    robust: bool
-
-    @property
-    def architectures(self) -> list[str]:
-        """The architectures asked for, each once; `UserError` for one that is not known."""
-        names = [name for name in (self.arch or "").split(",") if name]
-        return [architecture.load(name).name for name in dict.fromkeys(names)]
-
-
-def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Measure what a plan says, in its mode."""
-    if plan.live is None:
-        exact.announce(plan, selection.select_all(plan.workloads), work)
-    with result_folders.kept(folder, work.progress):
-        return live.measure(plan, folder, work) if plan.live else exact.measure(plan, folder, work)
-
-
-def plan_of(asked: AbOptions, progress: Progress) -> Plan:
-    """Resolve everything first, so that no option turns out wrong after hours."""
-    if not asked.base or not asked.test:
-        raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
-    asked.require()
-    compiled_by = [cc or asked.cc for cc in (asked.base_cc, asked.test_cc)]
-    for cc in compiled_by:
-        compilers.identify(cc)
-    if asked.metric and asked.mode != "live":
-        for workload, _ in selection.select_all(asked.workload):
-            judge.require_metric(asked.metric, workload, modelled=workload.model_for(asked.model) != "none")
-    if asked.robust and asked.mode != "live":
-        require_cycles(asked)
-    texts = (asked.base, asked.test)
-    for name in asked.architectures:
-        texts = (for_architecture(texts[0], name), for_architecture(texts[1], name))
-    specs = asked.resolve(texts, progress)
-    for spec in specs:
-        if asked.arch and spec.architecture not in asked.architectures:
-            raise UserError(
-                f"{spec.text} is of {spec.architecture}, and --arch asks for {asked.arch}",
-                hint=f"use --arch {spec.architecture}, or give a kernel of {asked.arch}",
-            )
-    base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
-    if asked.mode == "live":
-        architecture.require_default("--mode live", [spec.architecture for spec in specs])
-    asked = asked.for_kernels(specs)
-    return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test, robust=asked.robust)
-
-
-def require_cycles(asked: MeasureOptions) -> None:
-    """Refuse `--robust` where no verdict can rest on costs."""
-    modelled = [workload.model_for(asked.model) != "none" for workload, _ in selection.select_all(asked.workload)]
-    if asked.metric == "instructions" or not any(modelled):
-        raise UserError(
-            "--robust: no modelled cycles decide, so no cost can turn a verdict",
-            hint="leave it out, or have cycles decide (--model tlb, --metric cycles)",
-        )
-
-
-def _live_plan(asked: AbOptions, progress: Progress) -> LivePlan | None:
-    """The plan of live mode, refused if this host cannot do it; None for exact mode.
-
-    `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
-    """
-    chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
-    chosen += [asked.perf is not None, asked.perf_record]
-    if asked.mode == "exact":
-        if any(chosen):
-            raise UserError(
-                "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record require --mode live"
-            )
-        return None
-    exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto" or asked.robust
-    if asked.mode == "auto" and not any(chosen):
-        is_exact = exact_mode or _is_exact_only(asked)
-        if is_exact or not kvm.works(asked.qemu, asked.guest_timeout):
-            return None
-    if asked.seeds:
-        raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
-    if asked.metric:
-        raise UserError("--metric requires --mode exact: live mode measures real time", hint="leave one of them out")
-    if asked.robust:
-        raise UserError("--robust requires --mode exact: live mode measures real time", hint="leave one of them out")
-    if asked.model not in ("auto", "none"):
-        raise UserError("--model requires --mode exact: live mode measures real time", hint="leave one of them out")
-    accelerator = kvm.accelerator(asked.accel, asked.qemu, progress, guest_timeout_s=asked.guest_timeout)
-    return live_guests.plan(
-        selection.select_all(asked.workload),
-        accelerator,
-        asked.cpus,
-        nodes=asked.numa,
-        duet=asked.duet,
-        max_rounds=asked.rounds or asked.max_rounds,
-        fixed_rounds=asked.rounds is not None,
-        iterations=asked.iterations,
-        perf=perf_stat.by_default(accelerator) if asked.perf is None else asked.perf,
-        perf_record=asked.perf_record,
-    )
-
-
-def _is_exact_only(asked: AbOptions) -> bool:
-    """True if no case says anything in live mode."""
-    return all(workload.only_exact(case) for workload, cases in selection.select_all(asked.workload) for case in cases)
 
 
 def _verdicts(names: str | None) -> set[Outcome]:

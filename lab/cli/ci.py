@@ -18,7 +18,8 @@ from lab.cli import ab, options
 from lab.compare import result_folders
 from lab.compare.arms import obtain_arms
 from lab.compare.explain import find
-from lab.compare.plan import ArmPlan, MeasureOptions, Plan
+from lab.compare.plan import ArmPlan, Plan
+from lab.compare.request import ComparisonRequest, measure_aloud, plan_around
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import HostFailed, LabError, UserError
@@ -186,11 +187,10 @@ def _plan(
         raise UserError("--base-program requires --exec", hint="give the command that runs the program")
     elif click.get_current_context().get_parameter_source("workload") is ParameterSource.DEFAULT and not rest["suite"]:
         rest["suite"], rest["workload"] = _SUITE, selection.suite(_SUITE).selections
-    fields = {name: rest[name] for name in MeasureOptions.__struct_fields__ if name in rest}
-    asked = msgspec.convert({**fields, "tree": tree}, MeasureOptions)
+    asked = msgspec.convert({**rest, "tree": tree, "mode": "exact"}, ComparisonRequest)
     asked.require()
     base, test = (ArmPlan(spec=spec, cc=asked.cc) for spec in asked.resolve(specs, progress))
-    return Plan.of(asked.for_kernels((base.spec, test.spec)), base=base, test=test)
+    return plan_around(asked, base, test, progress)
 
 
 def _require_inputs_changed(plan: Plan) -> None:
@@ -223,7 +223,7 @@ def _measured(plan: Plan, chosen: Path | None, work: Work, output: Path) -> tupl
             with _limit(work):
                 arms = obtain_arms(plan, work)
             _require_kernels_differ(plan, arms)
-        finished = ab.measure(plan, folder, work)
+        finished = measure_aloud(plan, folder, work)
         remember(folder, work.progress)
         why = _why(folder, finished, work)
     stored = inputs.open_stored([str(folder)])

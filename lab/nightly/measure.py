@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from lab.compare import exact as compare_exact
-from lab.compare import live, live_guests, result_folders
-from lab.compare.plan import ArmPlan, MeasureOptions, Plan
+from lab.compare import request, result_folders
+from lab.compare.plan import ArmPlan, Plan
+from lab.compare.request import ComparisonRequest
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import BuildFailed
 from lab.core.executor import Work
-from lab.guests import perf_stat
+from lab.core.progress import Progress
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
@@ -39,28 +40,25 @@ def comparison_plan(
     plan: NightlyPlan, branch: BranchPlan, base: ArmPlan, test: ArmPlan, accelerator: Accelerator | None
 ) -> Plan:
     """The plan of a comparison; with an accelerator, of live mode."""
-    options = MeasureOptions(
+    mode: dict[str, Any] = {"mode": "exact", "metric": plan.metric, "model": plan.model, "machine": plan.machine}
+    if accelerator is not None:
+        mode = {"mode": "live", "accel": accelerator, "cpus": plan.live.cpus, "max_rounds": plan.live.rounds,
+                "iterations": plan.live.iterations}  # fmt: skip
+    asked = ComparisonRequest(
         workload=plan.workloads_of(branch),
         suite=plan.suite_of(branch),
-        model=plan.model,
-        metric=plan.metric if accelerator is None else None,
-        machine=plan.machine,
         threshold=plan.threshold,
         first_seeds=plan.seeds,
         max_seeds=plan.max_seeds,
         cc=plan.cc,
         qemu=plan.qemu,
         guest_timeout=plan.guest_timeout_s,
+        **mode,
     )
-    options.require()
-    if accelerator is None:
-        return Plan.of(options.for_kernels((base.spec, test.spec)), base=base, test=test)
-    architecture.require_default("live mode", [base.spec.architecture, test.spec.architecture])
-    live = live_guests.plan(
-        selection.select_all(options.workload), accelerator, plan.live.cpus, max_rounds=plan.live.rounds,
-        iterations=plan.live.iterations, perf=perf_stat.by_default(accelerator),
-    )  # fmt: skip
-    return Plan.of(options, live=live, base=base, test=test)
+    asked.require()
+    if accelerator is not None:
+        architecture.require_default("live mode", [base.spec.architecture, test.spec.architecture])
+    return request.plan_around(asked, base, test, Progress())
 
 
 def begin(plan: Plan, label: Label | None = None) -> Path:
@@ -79,7 +77,6 @@ def finish(folder: Path, work: Work, *, database: str | None) -> AbResult:
         return result_folders.load_result(folder)
     with result_folders.claimed(folder):
         plan = result_folders.load_plan(folder)
-        measure = compare_exact.measure if plan.live is None else live.measure
-        result = measure(plan, folder, work)
+        result = request.measure(plan, folder, work)
     remember(folder, work.progress, database)
     return result

@@ -1,4 +1,4 @@
-"""The mode of `lab ab`, from its options and from what the host can do."""
+"""`lab ab`: exit status, several architectures, and `--watch`."""
 
 from __future__ import annotations
 
@@ -10,99 +10,23 @@ import msgspec
 import pytest
 
 from lab.cli import ab, main
-from lab.compare import exact, live_guests, result_folders
+from lab.compare import result_folders
+from lab.compare.request import ComparisonRequest
 from lab.compare.results import AbResult
-from lab.core.errors import BuildFailed, UserError
-from lab.core.progress import Progress
-from lab.guests import kvm, perf_stat
+from lab.core.errors import BuildFailed
 from lab.workloads import selection
 from lab.workloads.selection import Suite
 
 from ..fakes import kernel_image
 from ..fakes.build import own_folders
-from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, pretend, write_workload
+from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, plan, pretend, write_workload
 from ..fakes.result import case, result
 from ..fakes.work import quiet
 
-QUIET = Progress(quiet=True)
 
-
-def asked(**more: object) -> ab.AbOptions:
-    values: dict[str, object] = {
-        "base": "v1", "test": "v2", "workload": ("alloc-burst:layout-4632k",), "tree": None, "mode": "auto",
-        "threshold": 0.02, "seeds": None, "max_seeds": 24, "budget": None, "cc": "gcc", "base_cc": None,
-        "test_cc": None, "qemu": "qemu-system-x86_64", "guest_timeout": 300.0, "model": "auto", "machine": "m",
-        "jobs": None, "accel": "auto", "cpus": None, "numa": None, "duet": False, "rounds": None, "max_rounds": 40,
-        "iterations": None, "perf": None, "perf_record": False, "fail_on": None,
-        "require_verdict": False, "explain": False, "robust": False,
-    }  # fmt: skip
-    return msgspec.convert({**values, **more}, ab.AbOptions)
-
-
-@pytest.mark.parametrize(
-    ("works", "more", "mode"),
-    [
-        (False, {}, "exact"),
-        (True, {}, "live"),
-        (True, {"mode": "exact"}, "exact"),
-        (True, {"seeds": 3}, "exact"),
-        (True, {"model": "full"}, "exact"),
-        (True, {"metric": "instructions"}, "exact"),
-        (True, {"explain": True}, "exact"),
-        (True, {"robust": True}, "exact"),
-        (True, {"workload": ("syscalls:nanosleep",)}, "exact"),
-        (True, {"workload": ("syscalls:nanosleep,getppid",)}, "live"),
-        (False, {"mode": "live"}, "live"),
-        (False, {"rounds": 3}, "live"),
-        (False, {"accel": "tcg"}, "live"),
-    ],
-)
-def test_the_mode(monkeypatch: pytest.MonkeyPatch, works: bool, more: dict[str, object], mode: str) -> None:
-    monkeypatch.setattr(kvm, "works", lambda qemu, timeout_s: works)
-    monkeypatch.setattr(kvm, "accelerator", lambda asked, qemu, progress, **how: "tcg")
-    monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
-    plan = ab._live_plan(asked(**more), QUIET)
-    assert (plan is not None) == (mode == "live")
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "pmu", "perf", "counts"),
-    [
-        ("kvm", True, None, True),
-        ("kvm", False, None, False),
-        ("tcg", True, None, False),
-        ("kvm", True, False, False),
-        ("kvm", False, True, True),
-    ],
-)
-def test_perf_counts_where_there_is_a_pmu(
-    monkeypatch: pytest.MonkeyPatch, accelerator: str, pmu: bool, perf: bool | None, counts: bool
-) -> None:
-    monkeypatch.setattr(kvm, "accelerator", lambda *_, **__: accelerator)
-    monkeypatch.setattr(perf_stat, "has_pmu", lambda: pmu)
-    monkeypatch.setattr(live_guests, "check", lambda chosen, plan: None)
-    plan = ab._live_plan(asked(mode="live", perf=perf), QUIET)
-    assert plan is not None and plan.perf == counts
-
-
-def test_options_of_the_other_mode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="--seeds requires --mode exact"):
-        ab._live_plan(asked(mode="live", seeds=3), QUIET)
-    with pytest.raises(UserError, match="--robust requires --mode exact"):
-        ab._live_plan(asked(mode="live", robust=True), QUIET)
-    with pytest.raises(UserError, match="--seeds requires --mode exact"):
-        ab._live_plan(asked(rounds=3, seeds=3), QUIET)
-    with pytest.raises(UserError, match="require --mode live"):
-        ab._live_plan(asked(mode="exact", duet=True), QUIET)
-
-
-@pytest.mark.parametrize(
-    "more", [{"metric": "instructions"}, {"model": "none"}, {"workload": ("fio",)}, {"mode": "auto", "model": "none"}]
-)
-def test_robust_needs_verdicts_that_rest_on_costs(more: dict[str, object]) -> None:
-    with pytest.raises(UserError, match="no modelled cycles decide"):
-        ab.require_cycles(asked(**more))
-    ab.require_cycles(asked(metric="cycles"))
+def asked(**more: object) -> ComparisonRequest:
+    values = {"base": "v1", "test": "v2", "workload": ("alloc-burst:layout-4632k",), **more}
+    return msgspec.convert(values, ComparisonRequest)
 
 
 def slower_large(arm: str, seed: int, case: str) -> float:
@@ -225,9 +149,9 @@ def test_a_turn_that_gives_nothing_leaves_no_result(
         raise error
 
     own_folders(monkeypatch, tmp_path)
-    monkeypatch.setattr(ab, "plan_of", lambda *_: None)
+    monkeypatch.setattr(ab, "plan_of", lambda *_: plan("alloc-burst"))
     monkeypatch.setattr(result_folders, "store_plan", lambda *_: None)
-    monkeypatch.setattr(exact, "measure", measure)
+    monkeypatch.setattr(ab, "measure", measure)
     with pytest.raises(type(error)):
         ab._turn(asked(), None, quiet())
     assert list(result_folders.results_dir().iterdir()) == []

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.cli import ab, main
+from lab.cli import aa, main
 from lab.compare import result_folders
 from lab.compare.certificates import certify, covariates, keep, kept, layouts_sd, quote, setup
 from lab.compare.live_results import Live, LiveRound
+from lab.compare.request import ComparisonRequest
 from lab.compare.results import AbResult
 from lab.compare.rounds import Sampling
 from lab.core import paths
@@ -213,8 +214,8 @@ def test_a_newer_certificate_takes_the_place_of_an_older_one(bench: Path) -> Non
 
 
 def run_aa(monkeypatch: pytest.MonkeyPatch, made: AbResult, *words: str) -> int:
-    monkeypatch.setattr(ab, "plan_of", lambda asked, progress: plan("alloc-burst", seeds=asked.seeds or 6))
-    monkeypatch.setattr(ab, "measure", lambda *_: made)
+    monkeypatch.setattr(aa, "plan_of", lambda asked, progress: plan("alloc-burst", seeds=asked.seeds or 6))
+    monkeypatch.setattr(aa, "measure_aloud", lambda *_: made)
     return main.run(["aa", *words])
 
 
@@ -238,12 +239,12 @@ def test_the_command_keeps_and_lists_certificates(
 def test_the_command_compares_builds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked = []
 
-    def plan_of(options: ab.AbOptions, _: object) -> Any:
+    def plan_of(options: ComparisonRequest, _: object) -> Any:
         asked.append((options.base, options.test))
         return plan("alloc-burst")
 
-    monkeypatch.setattr(ab, "plan_of", plan_of)
-    monkeypatch.setattr(ab, "measure", lambda *_: of_builds(0.03, 2))
+    monkeypatch.setattr(aa, "plan_of", plan_of)
+    monkeypatch.setattr(aa, "measure_aloud", lambda *_: of_builds(0.03, 2))
     assert main.run(["aa", "v1@thp=never", "--layout", "2"]) == 0
     assert asked == [("v1@thp=never", "v1+layout-2@thp=never")]
     assert "live kvm layout-2 +" in capsys.readouterr().out
@@ -264,7 +265,7 @@ def test_one_kernel_through_exact_mode_is_equal(
 ) -> None:
     """All of `lab aa` but the guests, which give numbers by seed."""
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + seed))
-    monkeypatch.setattr(ab, "plan_of", lambda asked, progress: plan(write_workload(tmp_path / "mine")))
+    monkeypatch.setattr(aa, "plan_of", lambda asked, progress: plan(write_workload(tmp_path / "mine")))
     assert main.run(["aa", "v1", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine:small: equal to the last digit in every metric, 6 seeds, each run twice: same"

@@ -1,0 +1,157 @@
+"""A comparison as it is asked for: from options to a plan, checked before any work, and measured in the plan's mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from lab.compare import exact, judge, live, live_guests, result_folders
+from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
+from lab.compare.results import AbResult
+from lab.core.errors import UserError
+from lab.core.executor import Work
+from lab.core.progress import Progress
+from lab.guests import kvm, perf_stat
+from lab.kernels import architecture, compilers
+from lab.kernels.spec import for_architecture
+from lab.stats import defaults
+from lab.workloads import selection
+
+
+class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
+    """The options of `lab ab` that a plan is made of.
+
+    explain: the comparison will be explained, which only one of exact mode can be.
+    """
+
+    base: str | None = None
+    test: str | None = None
+    arch: str | None = None
+    mode: str = "auto"
+    base_cc: str | None = None
+    test_cc: str | None = None
+    accel: Literal["auto", "kvm", "tcg"] = "auto"
+    cpus: int | None = None
+    numa: int | None = None
+    duet: bool = False
+    rounds: int | None = None
+    max_rounds: int = defaults.MAX_ROUNDS
+    iterations: int | None = None
+    perf: bool | None = None
+    perf_record: bool = False
+    explain: bool = False
+    robust: bool = False
+
+    @property
+    def architectures(self) -> list[str]:
+        """The architectures asked for, each once; `UserError` for one that is not known."""
+        names = [name for name in (self.arch or "").split(",") if name]
+        return [architecture.load(name).name for name in dict.fromkeys(names)]
+
+
+def plan_of(asked: ComparisonRequest, progress: Progress) -> Plan:
+    """Resolve everything first, so that no option turns out wrong after hours."""
+    if not asked.base or not asked.test:
+        raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
+    asked.require()
+    compiled_by = [cc or asked.cc for cc in (asked.base_cc, asked.test_cc)]
+    for cc in compiled_by:
+        compilers.identify(cc)
+    if asked.mode != "live":
+        require_metric(asked)
+        if asked.robust:
+            require_cycles(asked)
+    texts = (asked.base, asked.test)
+    for name in asked.architectures:
+        texts = (for_architecture(texts[0], name), for_architecture(texts[1], name))
+    specs = asked.resolve(texts, progress)
+    for spec in specs:
+        if asked.arch and spec.architecture not in asked.architectures:
+            raise UserError(
+                f"{spec.text} is of {spec.architecture}, and --arch asks for {asked.arch}",
+                hint=f"use --arch {spec.architecture}, or give a kernel of {asked.arch}",
+            )
+    if asked.mode == "live":
+        architecture.require_default("--mode live", [spec.architecture for spec in specs])
+    base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
+    return plan_around(asked, base, test, progress)
+
+
+def plan_around(asked: ComparisonRequest, base: ArmPlan, test: ArmPlan, progress: Progress) -> Plan:
+    """The plan of a request whose arms are resolved; `UserError` if its mode or its model cannot measure them."""
+    asked = asked.for_kernels((base.spec, test.spec))
+    return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test, robust=asked.robust)
+
+
+def require_metric(asked: MeasureOptions) -> None:
+    """Refuse a metric that one of the workloads does not have under its model."""
+    for workload, _ in selection.select_all(asked.workload):
+        judge.require_metric(asked.metric, workload, modelled=workload.model_for(asked.model) != "none")
+
+
+def require_cycles(asked: MeasureOptions) -> None:
+    """Refuse `--robust` where no verdict can rest on costs."""
+    modelled = [workload.model_for(asked.model) != "none" for workload, _ in selection.select_all(asked.workload)]
+    if asked.metric == "instructions" or not any(modelled):
+        raise UserError(
+            "--robust: no modelled cycles decide, so no cost can turn a verdict",
+            hint="leave it out, or have cycles decide (--model tlb, --metric cycles)",
+        )
+
+
+def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
+    """The plan of live mode, refused if this host cannot do it; None for exact mode.
+
+    `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
+    """
+    chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
+    chosen += [asked.perf is not None, asked.perf_record]
+    if asked.mode == "exact":
+        if any(chosen):
+            raise UserError(
+                "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record require --mode live"
+            )
+        return None
+    exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto" or asked.robust
+    if asked.mode == "auto" and not any(chosen):
+        is_exact = exact_mode or _is_exact_only(asked)
+        if is_exact or not kvm.works(asked.qemu, asked.guest_timeout):
+            return None
+    if asked.seeds:
+        raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
+    modelled = {"metric": asked.metric, "robust": asked.robust, "model": asked.model not in ("auto", "none")}
+    if refused := [name for name, given in modelled.items() if given]:
+        raise UserError(
+            f"--{refused[0]} requires --mode exact: live mode measures real time", hint="leave one of them out"
+        )
+    accelerator = kvm.accelerator(asked.accel, asked.qemu, progress, guest_timeout_s=asked.guest_timeout)
+    return live_guests.plan(
+        selection.select_all(asked.workload),
+        accelerator,
+        asked.cpus,
+        nodes=asked.numa,
+        duet=asked.duet,
+        max_rounds=asked.rounds or asked.max_rounds,
+        fixed_rounds=asked.rounds is not None,
+        iterations=asked.iterations,
+        perf=perf_stat.by_default(accelerator) if asked.perf is None else asked.perf,
+        perf_record=asked.perf_record,
+    )
+
+
+def _is_exact_only(asked: ComparisonRequest) -> bool:
+    """True if no case says anything in live mode."""
+    return all(workload.only_exact(case) for workload, cases in selection.select_all(asked.workload) for case in cases)
+
+
+def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
+    """Measure what a plan says, in its mode."""
+    return live.measure(plan, folder, work) if plan.live else exact.measure(plan, folder, work)
+
+
+def measure_aloud(plan: Plan, folder: Path, work: Work) -> AbResult:
+    """The same for a command: say first what will run, and when it is stopped, how to go on."""
+    if plan.live is None:
+        exact.announce(plan, selection.select_all(plan.workloads), work)
+    with result_folders.kept(folder, work.progress):
+        return measure(plan, folder, work)
