@@ -30,9 +30,10 @@ from lab.bisection.exact_state import CHOOSE, PANICS, ExactState
 from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
-from lab.compare import exact, result_folders, sampling
+from lab.compare import sampling
 from lab.compare.judge import metrics_of
 from lab.compare.prepare import bench_for, prepare
+from lab.compare.request import measure_part
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench
 from lab.compare.sampling import Series
@@ -428,13 +429,8 @@ def choose_case(session: Session, work: Work) -> None:
     """Put into the plan the case in which the ends differ most."""
     plan = session.plan
     work.progress.log(f"comparing the ends in all cases of {plan.selection}, to choose one")
-    folder = session.folder / "ends"
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
-    comparison = plan.comparison(plan.old, plan.new)
-    if not (folder / "plan.json").exists():
-        result_folders.store_plan(folder, comparison)
     try:
-        result = exact.measure(comparison, folder, work)
+        result = measure_part(plan.comparison(plan.old, plan.new), session.folder / "ends", work)
     except HostFailed as error:
         if work.out_of_time:
             raise _too_short(session, "a case was chosen") from error

@@ -33,7 +33,6 @@ from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, UserError
 from lab.core.executor import Work
 from lab.core.records import now
-from lab.guests import exact
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels.kernel import Kernel
 from lab.kernels.layout import name_of
@@ -204,15 +203,8 @@ class GuestBooter:
         self._setups: dict[str, GuestSetup] = {}
         self._running = RunningGuests()
         selection.require_unchanged(plan.files)
-        ready = live_guests.prepare(
-            (self._arm(self.history.old), self._arm(self.history.new)),
-            [chosen],
-            plan.live,
-            self.folder,
-            qemu=exact.find_qemu(plan.qemu),
-            timeout_s=plan.guest_timeout_s,
-            progress=work.progress,
-        )
+        ends = self._arm(self.history.old), self._arm(self.history.new)
+        ready = live_guests.prepare(ends, [chosen], plan, self.folder, work.progress)
         (self._setup,) = ready.setups
         self.environment = ready.environment
 

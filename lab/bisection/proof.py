@@ -19,8 +19,9 @@ from lab.bisection.exact_state import CHOOSE
 from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Session
-from lab.compare import explain, request, result_folders
+from lab.compare import explain, result_folders
 from lab.compare.plan import ArmPlan, Plan
+from lab.compare.request import measure_part
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
 from lab.core import records
@@ -134,11 +135,7 @@ class Prover:
         if result_folders.is_finished(folder):
             return result_folders.load_result(folder)
         self.work.progress.log(f"proof: {what}")
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
-        plan = plan or self.plan.comparison(base, test, self._threshold)
-        if not (folder / "plan.json").exists():
-            result_folders.store_plan(folder, plan)
-        return request.measure(plan, folder, self.work.until(None))
+        return measure_part(plan or self.plan.comparison(base, test, self._threshold), folder, self.work.until(None))
 
     @cached_property
     def _threshold(self) -> float | None:

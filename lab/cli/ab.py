@@ -18,7 +18,7 @@ from lab.compare import result_folders, results
 from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import Plan
 from lab.compare.request import ComparisonRequest, measure, measure_aloud, plan_of
-from lab.compare.result_folders import Clock
+from lab.compare.result_folders import Clock, load_plan
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserError, suggestion
@@ -93,10 +93,7 @@ def ab(
             return _side_by_side(asked, guests, failing, work, as_json=as_json)
     with (
         options.work(jobs, budget, cluster, share) as work,
-        options.result_folder(resume, result, result_folders.load_plan, lambda: plan_of(asked, work.progress)) as (
-            folder,
-            plan,
-        ),
+        options.result_folder(resume, result, load_plan, lambda: plan_of(asked, work.progress)) as (folder, plan),
     ):
         exact_only(cluster, plan.mode)
         finished = measure_aloud(_with_robust(plan) if robust else plan, folder, work)

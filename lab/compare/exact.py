@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace as replace_fields
@@ -28,7 +29,9 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     clock, name = Clock(), result_folders.reference(folder)
     guests = prepare(plan, folder, work)
     fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, loss="case")
-    _require_one(guests.series)
+    failures = [one.failures(case) for one in guests.series for case in one.cases]
+    if all(failures):  # nothing is left to judge
+        raise next(iter(failures[0].values()))
     if not all(series.seeds() for series in guests.series):
         raise HostFailed(
             "the budget was used up before one pair of guests had run",
@@ -37,10 +40,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     cases, overall = judge(guests.series, plan)
     cases = with_code_remarks(cases, guests.series, work.progress)
     if plan.robust:
-
-        def elsewhere(ref: str, machine: Machine) -> list[Series]:
-            return _one_seed_on(ref, machine, guests, plan, folder, work)
-
+        elsewhere = partial(_one_seed_on, guests, plan, folder, work)
         cases = robustness.judged(cases, guests.series, plan, elsewhere, work)
     base, test = map(arm_result, guests.arms)
     return result_folders.finish(
@@ -62,7 +62,7 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     )
 
 
-def _one_seed_on(ref: str, machine: Machine, guests: ExactGuests, plan: Plan, folder: Path, work: Work) -> list[Series]:
+def _one_seed_on(guests: ExactGuests, plan: Plan, folder: Path, work: Work, ref: str, machine: Machine) -> list[Series]:
     """The runs of one seed on another modelled machine."""
     other = replace_fields(plan, machine=ref, seeds=1, max_seeds=1, fixed_seeds=True)
     place = folder / "machines" / machine.name
@@ -70,13 +70,6 @@ def _one_seed_on(ref: str, machine: Machine, guests: ExactGuests, plan: Plan, fo
     around = prepare_around(guests.arms, guests.series[0].bench.qemu, other, place, work.progress)
     fill(around.series, guests.arms, other, lambda _: SeedRequest((), ()), work, loss="case")
     return around.series
-
-
-def _require_one(series: Sequence[Series]) -> None:
-    """Raise the first error if every case failed: nothing is left to judge."""
-    failures = [one.failures(case) for one in series for case in one.cases]
-    if all(failures):
-        raise next(iter(failures[0].values()))
 
 
 def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> SeedRequest:

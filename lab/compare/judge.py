@@ -55,7 +55,8 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
             notes=[]
             if why
             else [
-                *_unseen_remarks(one.bench.workload, case),
+                # Exact mode cannot see what such a case is about.
+                *([f"unseen: {', '.join(names)}"] if (names := one.bench.workload.unseen_in(case)) else []),
                 *count_remarks(verdict.primary_of(comparisons), sampling.count_beside(comparisons)),
                 *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
             ],
@@ -115,12 +116,6 @@ def require_metric(asked: str | None, workload: Workload, *, modelled: bool) -> 
 # ---- remarks
 
 
-def _unseen_remarks(workload: Workload, case: Case) -> list[str]:
-    """A line where the case is about something that exact mode cannot see."""
-    names = workload.unseen_in(case)
-    return [f"unseen: {', '.join(names)}"] if names else []
-
-
 def count_remarks(primary: Comparison, count: Comparison | None) -> list[str]:
     """A line where modelled cycles are the same and the instructions are not."""
     moved = count is not None and primary.verdict == Outcome.SAME and count.is_change
@@ -141,16 +136,10 @@ def boot_remarks(series: Sequence[Series], arms: Sequence[Arm]) -> list[str]:
 
 def with_code_remarks(cases: list[CaseResult], series: Sequence[Series], progress: Progress) -> list[CaseResult]:
     """The cases, with a line where the program's own code differs between the arms or the seeds."""
-    found = {
-        (one.bench.workload.name, case.name): code_remarks(one, case, progress)
-        for one in series
-        if one.bench.instrument
-        for case in one.cases
-    }
+    modelled = [(one, case) for one in series if one.bench.instrument for case in one.cases]
+    found = {(one.bench.workload.name, case.name): code_remarks(one, case, progress) for one, case in modelled}
     return [
-        replace_fields(case, notes=[*case.notes, *found.get((case.workload, case.case), [])])
-        if not case.failed
-        else case
+        case if case.failed else replace_fields(case, notes=[*case.notes, *found.get((case.workload, case.case), [])])
         for case in cases
     ]
 

@@ -25,7 +25,7 @@ from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.core.records import Record
-from lab.guests import exact, host, live_machine, perf_record
+from lab.guests import host, live_machine, perf_record
 from lab.guests.live_machine import live_parameters
 from lab.guests.perf_record import Difference, Profile
 from lab.guests.run import RunningGuests
@@ -176,15 +176,8 @@ def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     clock = Clock()
     selection.require_unchanged(plan.files)
     chosen = selection.select_all(plan.workloads)
-    guests = live_guests.prepare(
-        obtain_arms(plan, work),
-        live_guests.measurable(chosen),
-        plan.live,
-        folder,
-        qemu=exact.find_qemu(plan.qemu),
-        timeout_s=plan.guest_timeout_s,
-        progress=work.progress,
-    )
+    arms = obtain_arms(plan, work)
+    guests = live_guests.prepare(arms, live_guests.measurable(chosen), plan, folder, work.progress)
     facts = host.survey(sorted({cpu for setup in guests.setups for cpu_set in setup.cpu_sets for cpu in cpu_set.cpus}))
     names = [name for setup in guests.setups for name in setup.case_names]
     rounds = rounds_of(guests.setups, plan, covariates_of(folder, names, plan, guests.environment.qemu))

@@ -14,12 +14,12 @@ import msgspec
 from lab.compare.boots import GuestSetup
 from lab.compare.check import check_guest
 from lab.compare.live_results import Command
-from lab.compare.plan import LivePlan
+from lab.compare.plan import CommonPlan, LivePlan
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.guests import file_systems, host, initrd, kvm, live_machine, perf_stat, topology
+from lab.guests import exact, file_systems, host, initrd, kvm, live_machine, perf_stat, topology
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
@@ -86,30 +86,29 @@ def layout_of(workload: Workload, plan: LivePlan) -> Layout:
 def prepare(
     arms: tuple[Arm, ...],
     chosen: Sequence[tuple[Workload, Sequence[Case]]],
-    plan: LivePlan,
+    plan: CommonPlan,
     folder: Path,
-    *,
-    qemu: Qemu,
-    timeout_s: float,
     progress: Progress,
 ) -> LiveGuests:
     """The guests of every workload around arms whose kernels are at hand."""
+    live, qemu = plan.live, exact.find_qemu(plan.qemu)
+    assert live is not None  # noqa: S101  (it is a plan of live mode)
     own = guest_image.obtain(progress)
     root = live_machine.obtain_root(own[1])
     machine = common_machine(*(arm.kernel for arm in arms))
-    counted = _events(plan, own[1])
-    cpu = kvm.require(qemu.path, guest_timeout_s=timeout_s) if plan.accelerator == "kvm" else "max"
+    counted = _events(live, own[1])
+    cpu = kvm.require(qemu.path, guest_timeout_s=plan.guest_timeout_s) if live.accelerator == "kvm" else "max"
     setups, shapes, commands, images = [], {}, {}, []
     for selected, cases in chosen:
         workload = file_systems.mounted(selected, arms)
         image = guest_image.obtain(progress, packages=workload.packages)
         images.append(image[0])
         check_guest(workload, cases, arms, image)
-        layout = layout_of(workload, plan)
-        memory_mb = _memory_mb(workload, layout, plan)
+        layout = layout_of(workload, live)
+        memory_mb = _memory_mb(workload, layout, live)
         guest = LiveGuest(
             qemu=qemu.path,
-            accelerator=plan.accelerator,
+            accelerator=live.accelerator,
             shape=layout.shape,
             cpu_set=layout.cpu_sets[0],
             memory_mb=memory_mb,
@@ -117,7 +116,7 @@ def prepare(
             arguments=[],
             cpu=cpu,
         )
-        packed_root = initrd.pack_initrd(image, _with_perf(workload) if counted or plan.perf_record else workload)
+        packed_root = initrd.pack_initrd(image, _with_perf(workload) if counted or live.perf_record else workload)
         shape = shapes[workload.name] = _shape(guest, qemu, workload, cases, packed_root, counted)
         setup = GuestSetup(
             guest=guest,
@@ -127,7 +126,7 @@ def prepare(
             packed_root=packed_root,
             root=root,
             cpu_sets=layout.cpu_sets,
-            timeout_s=timeout_s,
+            timeout_s=plan.guest_timeout_s,
             folder=folder,
             fingerprint=shape.fingerprint,
             perf=counted,
@@ -138,7 +137,7 @@ def prepare(
         shapes,
         guest_image.digest_of(images),
         qemu=qemu.version,
-        machine=f"{live_parameters().machine}, {plan.accelerator}",
+        machine=f"{live_parameters().machine}, {live.accelerator}",
         cpu=cpu,
         shift=0,
         cmdline=live_parameters().cmdline,
@@ -162,7 +161,7 @@ def _with_perf(workload: Workload) -> Workload:
 
 
 def setup_for(setup: GuestSetup, arm: Arm, progress: Progress) -> GuestSetup:
-    """The guests of a kernel that is none of those they were prepared for; `UserError` if it cannot have them."""
+    """Guests for a kernel that was not prepared for; `UserError` if it cannot have them."""
     workload = file_systems.with_modules(setup.workload, arm)
     if workload is setup.workload:
         return setup
@@ -192,7 +191,6 @@ def _shape(
     return GuestShape.of(
         workload,
         cases,
-        settings,
         parameters.settings,
         vcpus=guest.shape.vcpus,
         memory_mb=guest.memory_mb,

@@ -72,12 +72,11 @@ def prepare_around(
         image = guest_image.obtain(progress, packages=workload.packages, guests=guests.name)
         images.append(image[0])
         check_guest(workload, cases, arms, image)
-        bench = _bench(workload, image, machine, qemu, plan, folder)
+        bench = _bench(workload, initrd.pack_initrd(image, workload), machine, qemu, plan, folder)
         facts = bench.environment()
         shapes[workload.name] = GuestShape.of(
             workload,
             cases,
-            facts.settings,
             parameters.settings,
             vcpus=facts.vcpus,
             memory_mb=facts.memory_mb,
@@ -85,13 +84,8 @@ def prepare_around(
             fingerprint=facts.fingerprint,
             model=facts.model,
         )
-        series.append(
-            Series(
-                bench=replace(bench, fingerprint=facts.fingerprint),
-                cases=cases,
-                windows=dict.fromkeys((case.name for case in cases), bench.windows),
-            )
-        )
+        bench, names = replace(bench, fingerprint=facts.fingerprint), [case.name for case in cases]
+        series.append(Series(bench=bench, cases=cases, windows=dict.fromkeys(names, bench.windows)))
     environment = ResultEnvironment.around(
         shapes,
         guest_image.digest_of(images),
@@ -107,19 +101,14 @@ def prepare_around(
 
 
 def _bench(
-    workload: Workload,
-    image: tuple[guest_image.Image, Path],
-    machine: MachineType,
-    qemu: Qemu,
-    plan: ComparisonPlan,
-    folder: Path,
+    workload: Workload, packed_root: Path, machine: MachineType, qemu: Qemu, plan: ComparisonPlan, folder: Path
 ) -> Bench:
     """The guests of a workload, without their fingerprint."""
     return Bench(
         qemu=qemu,
         machine=machine,
         workload=workload,
-        packed_root=initrd.pack_initrd(image, workload),
+        packed_root=packed_root,
         timeout_s=plan.guest_timeout_s,
         folder=folder,
         instrument=load_instrument(plan.machine, workload.model_for(plan.model)),
@@ -129,7 +118,7 @@ def _bench(
 
 
 def bench_for(bench: Bench, arm: Arm, progress: Progress) -> Bench:
-    """The guests of a kernel that is none of those they were prepared for; `UserError` if it cannot have them."""
+    """Guests for a kernel that was not prepared for; `UserError` if it cannot have them."""
     workload = file_systems.with_modules(bench.workload, arm)
     if workload is bench.workload:
         return bench
@@ -143,4 +132,4 @@ def fingerprint_of(
 ) -> str:
     """The fingerprint of a workload's guests on a kind of machine, whichever kernel they boot."""
     image = guest_image.obtain(progress, packages=workload.packages, guests=architecture.of_machine(machine).name)
-    return _bench(workload, image, machine, qemu, plan, Path()).environment().fingerprint
+    return _bench(workload, initrd.pack_initrd(image, workload), machine, qemu, plan, Path()).environment().fingerprint

@@ -113,8 +113,9 @@ def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
             )
         return None
     exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto" or asked.robust
+    selected = selection.select_all(asked.workload)
     if asked.mode == "auto" and not any(chosen):
-        is_exact = exact_mode or _is_exact_only(asked)
+        is_exact = exact_mode or all(workload.only_exact(case) for workload, cases in selected for case in cases)
         if is_exact or not kvm.works(asked.qemu, asked.guest_timeout):
             return None
     if asked.seeds:
@@ -126,7 +127,7 @@ def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
         )
     accelerator = kvm.accelerator(asked.accel, asked.qemu, progress, guest_timeout_s=asked.guest_timeout)
     return live_guests.plan(
-        selection.select_all(asked.workload),
+        selected,
         accelerator,
         asked.cpus,
         nodes=asked.numa,
@@ -139,14 +140,17 @@ def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
     )
 
 
-def _is_exact_only(asked: ComparisonRequest) -> bool:
-    """True if no case says anything in live mode."""
-    return all(workload.only_exact(case) for workload, cases in selection.select_all(asked.workload) for case in cases)
-
-
 def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
     """Measure what a plan says, in its mode."""
     return live.measure(plan, folder, work) if plan.live else exact.measure(plan, folder, work)
+
+
+def measure_part(plan: Plan, folder: Path, work: Work) -> AbResult:
+    """Measure what is part of a larger work, in a folder inside that one's; the plan is stored there first."""
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    if not (folder / "plan.json").exists():
+        result_folders.store_plan(folder, plan)
+    return measure(plan, folder, work)
 
 
 def measure_aloud(plan: Plan, folder: Path, work: Work) -> AbResult:

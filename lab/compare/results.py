@@ -89,15 +89,9 @@ class GuestShape(Record, frozen=True, kw_only=True):
     commands: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        workload: Workload,
-        cases: Sequence[Case],
-        settings: Mapping[str, str],
-        machine: Mapping[str, str],
-        **facts: Any,
-    ) -> Self:
-        """The shape of a workload's guests. settings: in the guest; machine: those that every guest has."""
+    def of(cls, workload: Workload, cases: Sequence[Case], machine: Mapping[str, str], **facts: Any) -> Self:
+        """The shape of a workload's guests. machine: the settings that every guest has."""
+        settings = workload.guest_settings(machine, {})
         return cls(
             settings={name: value for name, value in settings.items() if machine.get(name) != value},
             cmdline=list(workload.cmdline),
