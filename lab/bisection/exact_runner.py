@@ -36,7 +36,6 @@ from lab.compare.prepare import bench_for, prepare
 from lab.compare.request import measure_part
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench
-from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 from lab.core.executor import Work
@@ -91,7 +90,9 @@ class Measurer:
         self.environment = ready.environment
         self.bench = self._series.bench
         self.machine: MachineType = self.bench.machine
-        self.metric = chosen_metric(_metrics(self._series, self.plan.metric), self.plan.metric)
+        own, modelled = self._series.metrics(self._series.cases[0]), self.bench.instrument is not None
+        known = metrics_of(self.bench.workload, own, modelled=modelled, by=self.plan.metric)
+        self.metric = chosen_metric(known, self.plan.metric)
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
@@ -176,11 +177,6 @@ class Measurer:
 def identity(kernel: Kernel, machine: MachineType) -> str:
     """A digest of a kernel's image and settings: equal ones give equal numbers."""
     return records.digest([records.file_digest(kernel.image(machine)), sorted(kernel.spec.settings)])
-
-
-def _metrics(series: Series, asked: str | None) -> list[Metric]:
-    own = series.metrics(series.cases[0])
-    return metrics_of(series.bench.workload, own, modelled=series.bench.instrument is not None, by=asked)
 
 
 def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:

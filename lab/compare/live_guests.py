@@ -29,6 +29,9 @@ from lab.guests.topology import Layout
 from lab.kernels.kernel import common_machine
 from lab.workloads.spec import Case, Workload
 
+Chosen = Sequence[tuple[Workload, Sequence[Case]]]
+"""Workloads, each with the cases to measure."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LiveGuests:
@@ -40,7 +43,7 @@ class LiveGuests:
     commands: dict[str, dict[str, Command]]
 
 
-def measurable(chosen: Sequence[tuple[Workload, Sequence[Case]]]) -> list[tuple[Workload, list[Case]]]:
+def measurable(chosen: Chosen) -> list[tuple[Workload, list[Case]]]:
     """The cases that say something in live mode; `UserError` if none does."""
     split = [(workload, [case for case in cases if not workload.only_exact(case)]) for workload, cases in chosen]
     if kept := [(workload, cases) for workload, cases in split if cases]:
@@ -52,7 +55,7 @@ def measurable(chosen: Sequence[tuple[Workload, Sequence[Case]]]) -> list[tuple[
     )
 
 
-def check(chosen: Sequence[tuple[Workload, Sequence[Case]]], plan: LivePlan) -> None:
+def check(chosen: Chosen, plan: LivePlan) -> None:
     """Refuse what this host cannot do before anything is built: virtme-ng, CPUs, memory."""
     live_machine.find_vng()
     for workload, _ in measurable(chosen):
@@ -66,9 +69,7 @@ def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
     return host.round_memory(workload.memory_mb + for_perf, layout.shape.nodes)
 
 
-def plan(
-    chosen: Sequence[tuple[Workload, Sequence[Case]]], accelerator: Accelerator, cpus: int | None, **more: Any
-) -> LivePlan:
+def plan(chosen: Chosen, accelerator: Accelerator, cpus: int | None, **more: Any) -> LivePlan:
     """A plan of live mode for this host, refused where the host is too small. cpus: of a guest; 0 for the host's."""
     seed = random.SystemRandom().randrange(1 << 31)
     made = LivePlan(accelerator=accelerator, vcpus=cpus or None, mirror=cpus == 0, seed=seed, **more)
@@ -83,13 +84,7 @@ def layout_of(workload: Workload, plan: LivePlan) -> Layout:
     return topology.plan(cpus, vcpus=vcpus, nodes=plan.nodes, duet=plan.duet)
 
 
-def prepare(
-    arms: tuple[Arm, ...],
-    chosen: Sequence[tuple[Workload, Sequence[Case]]],
-    plan: CommonPlan,
-    folder: Path,
-    progress: Progress,
-) -> LiveGuests:
+def prepare(arms: tuple[Arm, ...], chosen: Chosen, plan: CommonPlan, folder: Path, progress: Progress) -> LiveGuests:
     """The guests of every workload around arms whose kernels are at hand."""
     live, qemu = plan.live, exact.find_qemu(plan.qemu)
     assert live is not None  # noqa: S101  (it is a plan of live mode)

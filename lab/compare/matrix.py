@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -88,11 +88,7 @@ def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
     obtained = work.map(lambda spec: spec.obtain(work, cc=plan.cc, needs=needs), [*specs.values()])
     kernels = dict(zip(specs, obtained, strict=True))
     arms = tuple(
-        Arm(
-            name=arm.name,
-            kernel=dataclasses.replace(kernels[_kernel_of(arm)], spec=arm.spec),
-            settings=dict(arm.spec.settings),
-        )
+        Arm(name=arm.name, kernel=replace(kernels[_kernel_of(arm)], spec=arm.spec), settings=dict(arm.spec.settings))
         for arm in plan.arms
     )
     guests = prepare_around(arms, qemu, plan, folder, work.progress)
