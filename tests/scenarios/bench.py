@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from . import bench_bisect
 
 LAB = [sys.executable, "-m", "lab"]
 BASE, TEST = "efa7df3e3bb5^", "efa7df3e3bb5"
+SUITE = ("--suite", "quick")
 
 
 def main() -> None:
@@ -32,7 +34,7 @@ def main() -> None:
     asked = parser.parse_args()
     _lab("kernel", "build", BASE, TEST)
     _lab("image", "build")
-    ratios = _model_ratios()
+    ratios, booted = _model_ratios(), _snapshot_ratios()
     rows = [
         ("`lab --help`", "0.3 s", _timed(lambda: _lab("--help"), 5)),
         ("store hit (`lab kernel build`)", "0.5 s", _timed(lambda: _lab("kernel", "build", TEST), 5)),
@@ -50,6 +52,8 @@ def main() -> None:
         print(f"| {name} | {limit} | {seconds:.2f} s |")  # noqa: T201
     for model, limit in (("tlb", 1.3), ("full", 3.0)):
         print(f"| a guest with `--model {model}`, to one with none | {limit} | {ratios[model]:.2f} |")  # noqa: T201
+    for what, (limit, ratio) in booted.items():
+        print(f"| {what}, processor time of `--no-snapshot` to that without | at least {limit} | {ratio:.2f} |")  # noqa: T201
 
 
 def _lab(*arguments: str, env: dict[str, str] | None = None) -> str:
@@ -68,9 +72,31 @@ def _model_ratios(rounds: int = 5) -> dict[str, float]:
     seconds: dict[str, list[float]] = {"none": [], "tlb": [], "full": []}
     for _ in range(rounds):
         for model, taken in seconds.items():
-            result = json.loads(_ab("--model", model, "--seeds", "1", "--jobs", "1"))["result"]
+            result = json.loads(_ab("--model", model, "--seeds", "1", "--jobs", "1", "--no-snapshot"))["result"]
             taken.append(sum(run["wall_s"] for run in _runs(result)))
     return {model: statistics.median(taken) / statistics.median(seconds["none"]) for model, taken in seconds.items()}
+
+
+def _snapshot_ratios(rounds: int = 3) -> dict[str, tuple[float, float]]:
+    """How many times as much processor time comparisons of two packages take where each guest boots.
+
+    The states are there: the first of each round makes them.
+    """
+    ratios = {}
+    for what, limit, words in (("one case", 2.5, ("-w", "syscalls:getppid")), ("`--suite quick`", 1.8, SUITE)):
+        taken: dict[str, list[float]] = {"--snapshot": [], "--no-snapshot": []}
+        for _ in range(rounds):
+            for option, seconds in taken.items():
+                before = _children_s()
+                _lab("ab", "--base", "deb:6.1", "--test", "deb:6.12", *words, "--json", option)
+                seconds.append(_children_s() - before)
+        ratios[what] = (limit, min(taken["--no-snapshot"]) / min(taken["--snapshot"]))
+    return ratios
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _runs(result: str) -> list[dict[str, float]]:
