@@ -82,7 +82,7 @@ def test_a_guest_without_its_init_panics_and_is_named(lab: Lab) -> None:
 
 @pytest.mark.smoke
 def test_a_guest_that_hangs_is_stopped_and_named(lab: Lab) -> None:
-    line = lab.refused(4, *_ab(NEW, None, "--guest-timeout", "1s"))
+    line = lab.refused(4, *_ab(NEW, None, "--guest-timeout", "1s", "--no-snapshot"))
     assert "hung" in line
 
 
