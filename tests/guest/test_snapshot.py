@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,11 @@ def _snapshots(lab: Lab) -> list[Path]:
 def own(lab: Lab, open_folder: Path) -> Lab:
     """The installed lab in a home of its own, without snapshots."""
     link_store(open_folder)
+    snapshots = open_folder / CACHE / "snapshots"
+    snapshots.unlink()
+    snapshots.mkdir()
+    if os.geteuid() == 0:
+        shutil.chown(snapshots, lab.user)
     return dataclasses.replace(lab, home=open_folder)
 
 
