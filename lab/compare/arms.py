@@ -1,4 +1,4 @@
-"""The arms of a comparison: from a plan to kernels at hand, and to what a result says about them."""
+"""The arms of a comparison: their kernels, and their description in a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time that guests will take, for what a command announces.
+"""Estimates of the time that guests take, which commands announce.
 
 `workloads/seconds.toml` has the processor time of the lab's own workloads, measured on one machine. Every guest that
 runs here corrects it: a memo keeps, by workload, how many times as long guests take on this machine.
@@ -13,10 +13,12 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
+from lab.compare.plan import ComparisonPlan
 from lab.core import paths, records, toml
 from lab.core.errors import LabError
 from lab.core.executor import Work
 from lab.core.records import Record
+from lab.kernels.kernel import KernelSpec
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
@@ -31,9 +33,9 @@ _CROWDED = 1.2
 class _Table(Record, frozen=True, kw_only=True):
     """`workloads/seconds.toml`.
 
-    built, package: a guest that does nothing, by its kernel; restored: one that goes on from a kept state.
-    case: of a user's workload. model: the cost of each, as
-    a factor. workload: the guest of each case with a built kernel; where cases share one, `guest` and `each` of them.
+    built, package: a guest that does nothing, by its kernel. restored: a guest that goes on from a kept state.
+    case: of a user's workload. model: the cost of each, as a factor.
+    workload: the guest of each case with a built kernel; where cases share one, `guest` and `each` of them.
     """
 
     schema: int
@@ -63,13 +65,27 @@ def _table_digest() -> str:
     return records.digest(_table())[:16]
 
 
-def guest_seconds(workload: Workload, cases: Sequence[Case], count: int = 1, *, built: bool, model: str) -> float:
-    """The seconds that guests of a kernel take on an idle core: the first one boots, others go on from its state.
+def guest_seconds(
+    workload: Workload, cases: Sequence[Case], count: int = 1, *, built: bool, model: str, boots_once: bool = False
+) -> float:
+    """The seconds that guests of a kernel take on an idle core.
 
-    built: their kernel is the lab's own, which boots sooner.
+    built: their kernel is the lab's own, which boots sooner. boots_once: all but the first go on from its state.
     """
-    first, other = (_by_table(workload, cases, built=built, model=model, booted=booted) for booted in (True, False))
+    first, other = (
+        _by_table(workload, cases, built=built, model=model, booted=booted) for booted in (True, not boots_once)
+    )
     return (first + (count - 1) * other if count else 0.0) * _factor(workload)
+
+
+def planned_seconds(
+    plan: ComparisonPlan, workload: Workload, cases: Sequence[Case], spec: KernelSpec, count: int
+) -> float:
+    """The seconds that so many guests of a kernel take under a plan."""
+    model = workload.model_for(plan.model)
+    # Roughly the conditions of `GuestRun.snapshot`.
+    boots_once = plan.snapshots and model != "none" and workload.vcpus == 1 and workload.name != "boot"
+    return guest_seconds(workload, cases, count, built=spec.source.is_buildable, model=model, boots_once=boots_once)
 
 
 def crowding(work: Work) -> float:
@@ -116,7 +132,7 @@ def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: 
         other = median(known.values())
         work = max(0.0, sum(known.get(case.name, other) - boot for case in cases))
     work *= table.model.get(model, own) / own
-    if not booted and workload.name != "boot":
+    if not booted:
         return max(0.0, boot - table.built) + table.restored + work
     return boot + work + (0.0 if built else table.package - table.built)
 

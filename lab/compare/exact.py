@@ -90,9 +90,7 @@ def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: 
     least, most = plan.seed_range(three_decide=plan.base.is_like(plan.test))
     low, high = (
         sum(
-            estimates.guest_seconds(
-                workload, together, seeds, built=arm.spec.source.is_buildable, model=workload.model_for(plan.model)
-            )
+            estimates.planned_seconds(plan, workload, together, arm.spec, seeds)
             for workload, cases in selected
             for together in workload.by_guest(cases)
             for arm in (plan.base, plan.test)

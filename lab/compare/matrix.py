@@ -322,8 +322,7 @@ def _left(
         for arm in plan.arms:
             names = [runs.run_name(workload, arm.name, seed, together) for seed in range(seeds[0], seeds[1] + 1)]
             count = sum(not runs.run_path(folder, name).is_file() for name in names)
-            built, model = arm.spec.source.is_buildable, workload.model_for(plan.model)
-            found.append((count, estimates.guest_seconds(workload, together, count, built=built, model=model)))
+            found.append((count, estimates.planned_seconds(plan, workload, together, arm.spec, count)))
     return found
 
 

@@ -171,10 +171,10 @@ class GuestRun:
         return packed + padding(self.bench.packed_root.stat().st_size + len(packed))
 
     def snapshot(self) -> Snapshot | None:
-        """The snapshot that the guest can go on from, or leave; None where it has to boot.
+        """The snapshot that the guest can go on from, or leave; None if it has to boot.
 
-        It has to where the boot is measured, where no plugin runs that could hold it, where it has several vCPUs
-        (QEMU's state does not say which of them runs next), and where its init is another than the lab's.
+        A guest has to boot if the boot is measured, if no plugin runs that could hold it, if it has several vCPUs
+        (QEMU's state does not say which of them runs next), and if its init is not the lab's.
         """
         bench = self.bench
         guests = architecture.of_machine(bench.machine)

@@ -89,6 +89,17 @@ def is_sealed(path: Path) -> bool:
         return False
 
 
+def remembered_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, calculated once a process as long as the file keeps its size and its time."""
+    status = path.stat()
+    return _digest_as(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@functools.cache
+def _digest_as(path: Path, *_identity: int) -> str:
+    return file_digest(path)
+
+
 def sealed_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, from its seal if it has one."""
     try:

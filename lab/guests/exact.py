@@ -155,7 +155,7 @@ class ExactGuest:
         """All that the guest depends on until it is ready, besides its kernel, its archive and its job."""
         facts = {name: value for name, value in self._facts().items() if name != "model"}
         own = architecture.of_machine(self.machine)
-        return [facts, _options(own), own.boards, records.file_digest(Path(self.qemu.path).resolve())]
+        return [facts, _options(own), own.boards, records.remembered_digest(Path(self.qemu.path).resolve())]
 
     @property
     def cpu(self) -> str:

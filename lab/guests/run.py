@@ -129,8 +129,7 @@ def boot(
 
     argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
     from it ends the guest. fds: the open files that it inherits. file_max: the most bytes of a file that it writes, its
-    memory included where that is one.
-    silence_s: a guest that says nothing for so long is killed, too.
+    memory included where that is one. silence_s: a guest that says nothing for so long is killed, too.
     """
     running = running or RunningGuests()
     started = time.monotonic()

@@ -8,7 +8,7 @@ guest sees any of it, and the plugin remembers nothing from before, so all three
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
 import logging
 import os
@@ -50,8 +50,11 @@ _PIECE = 1024
 
 
 class Entry(NamedTuple):
-    """A guest's init, for guests that go on in it: the address of the instruction with which they do, and of the text
-    of their cases. pc: the number of the program counter."""
+    """The place in a guest's init from which guests go on.
+
+    goes_on: the address of its first instruction. cases: that of the text of /cases. pc: the number of the program
+    counter among the registers.
+    """
 
     goes_on: int
     cases: int
@@ -97,12 +100,12 @@ class Snapshot:
         return paths.cache_dir(FOLDER) / self.key
 
     def load(self) -> _Record | None:
-        """What was kept with the state; None if there is none that was made here and is whole."""
+        """Read the record of a state that this store made and that is whole; None if there is no such state."""
         if not locks.hold(self.folder / RECORD):
             return None
         found = records.find(self.folder / RECORD, _Record)
         with suppress(OSError):
-            if found and secrets.compare_digest(found.digest, _digest(self.folder / STATE)):
+            if found and found.digest == _signed(records.remembered_digest(self.folder / STATE)):
                 return found
         self.discard()
         return None
@@ -114,12 +117,11 @@ class Snapshot:
     def keep(self, state: IO[bytes], console: bytes, report: bytes) -> None:
         """Give a state its place, as a whole or not at all: its record comes last. state: an unnamed file."""
         self.folder.mkdir(exist_ok=True)
-        with suppress(FileNotFoundError):
-            (self.folder / RECORD).unlink()
-        (self.folder / STATE).unlink(missing_ok=True)
+        for name in (RECORD, STATE):
+            (self.folder / name).unlink(missing_ok=True)
         _link(state, self.folder / STATE)
-        record = _Record(digest=_digest(self.folder / STATE), console=console, report=report)
-        records.save(self.folder / RECORD, record)
+        digest = _signed(records.file_digest(self.folder / STATE))
+        records.save(self.folder / RECORD, _Record(digest=digest, console=console, report=report))
 
 
 def _unnamed(folder: Path) -> IO[bytes]:
@@ -136,10 +138,9 @@ def _link(file: IO[bytes], path: Path) -> None:
         os.close(here)
 
 
-def _digest(path: Path) -> str:
-    """A state's digest with the store's own key: QEMU is never given one that was made elsewhere."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(key=_store_key(), digest_size=32)).hexdigest()
+def _signed(digest: str) -> str:
+    """Sign a state's digest with the store's own key, so that QEMU never reads a state that was made elsewhere."""
+    return hmac.new(_store_key(), digest.encode(), "sha256").hexdigest()
 
 
 def _store_key() -> bytes:
@@ -177,7 +178,7 @@ def _bound() -> None:
                 left -= its
 
 
-# ---- what QEMU is told
+# ---- the conversation with QEMU
 
 
 class _Ended(Exception):
@@ -243,7 +244,7 @@ class _Monitor:
 
 
 def _turns(process: int) -> int:
-    """How often the main thread of a process has gone to sleep."""
+    """Count the times that the main thread of a process has gone to sleep."""
     status = Path(f"/proc/{process}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("voluntary_ctxt_switches"))
 
@@ -283,7 +284,7 @@ class _Stub:
             raise _Misunderstood(f"QEMU's debug stub does not accept {packet[:40]}: {answer}")
 
     def register(self, number: int) -> int:
-        """One of the guest's general registers: all have 8 bytes, in the guest's order, which is little endian."""
+        """Read a general register of the guest's: each has 8 bytes, the lowest first."""
         return int.from_bytes(bytes.fromhex(self.ask("g"))[8 * number :][:8], "little")
 
     def write(self, address: int, content: bytes) -> None:
@@ -294,7 +295,7 @@ class _Stub:
 
 
 class Start:
-    """A guest's start under the lab's hand. It is a context: what it opens is closed with it.
+    """A guest's start that the lab controls; a context, at whose end its sockets are closed.
 
     argv, fds: more options for QEMU, and the files that they name, which QEMU inherits.
     error: None unless the lab and QEMU did not understand each other. The guest's own end is not such an error.
@@ -308,6 +309,7 @@ class Start:
         self.argv = ["-S"]
         self.fds: list[int] = []
         self.error: Exception | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         for name in ("stub", "monitor"):
             self._ours[name], theirs = socket.socketpair()
             self.argv += ["-chardev", f"socket,id={name},fd={self._give(theirs)}"]
@@ -327,7 +329,7 @@ class Start:
     def begin(self, process: subprocess.Popen[bytes]) -> None:
         """Talk to QEMU, which has started, in the background."""
         self._close(self._theirs)
-        self._process = process
+        self._process, self._pid = process, process.pid
         # Not by the process: that would take its status from who waits for it.
         self._pidfd = os.pidfd_open(process.pid)
         self._thread.start()
@@ -402,7 +404,7 @@ class Keeping(Start):
         if not self._hold.recv(1):
             raise _Ended
         # The plugin holds it without QEMU's lock, so QEMU can be stopped before the guest takes another step.
-        monitor.stop(self._process.pid, lambda: self._hold.send(b"g"))
+        monitor.stop(self._pid, lambda: self._hold.send(b"g"))
         if stub.register(self._snapshot.entry.pc) == self._snapshot.entry.goes_on:
             self._keep(monitor)
         monitor.tell("cont")
@@ -459,8 +461,10 @@ class GoingOn(Start):
 
     @property
     def is_refused(self) -> bool:
-        """True if QEMU could do nothing with the state; False of a guest that went on, and of one that was killed."""
-        return not self._went_on and (self.error is not None or self._process.returncode != -signal.SIGKILL)
+        """True if QEMU ended before the guest went on, unless somebody killed it."""
+        if self._went_on or self._process is None:
+            return False
+        return self.error is not None or self._process.returncode != -signal.SIGKILL
 
     def changed(self, argv: Sequence[str]) -> list[str]:
         """QEMU's argument list: what the guest says comes behind what was said before."""

@@ -100,7 +100,7 @@ static void end_case(void)
 	end(window.kind == WINDOW_CASE);
 }
 
-/* Who keeps the guest's state is told that it is here, stops QEMU meanwhile, and says when to go on. */
+/* Tell the lab that the guest is here. It stops QEMU meanwhile, and says when the guest may go on. */
 static void hold(void)
 {
 	int end = (int)machine.hold;

@@ -41,6 +41,17 @@ def test_more_work_takes_longer() -> None:
     assert seconds("alloc-burst", model="tlb") < seconds("alloc-burst", model="full")
 
 
+def test_guests_that_go_on_from_a_state_take_less() -> None:
+    workload = selection.load("alloc-burst")
+    six = {
+        once: estimates.guest_seconds(workload, workload.cases, 6, built=False, model="tlb", boots_once=once)
+        for once in (True, False)
+    }
+    assert seconds("alloc-burst", built=False) < six[True] < six[False]
+    assert six[False] == pytest.approx(6 * seconds("alloc-burst", built=False))
+    assert estimates.guest_seconds(workload, workload.cases, 0, built=False, model="tlb") == 0.0
+
+
 def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
     workload = selection.load("alloc-burst")
     before, other = seconds("alloc-burst"), seconds("pointer-chase")

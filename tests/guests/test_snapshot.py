@@ -12,7 +12,7 @@ import pytest
 from lab.cli import gc
 from lab.core import paths
 from lab.guests import snapshot
-from lab.guests.snapshot import Entry, Snapshot
+from lab.guests.snapshot import Entry, GoingOn, Snapshot
 
 from ..fakes.build import own_folders
 
@@ -83,6 +83,12 @@ def test_gc_knows_them_and_what_a_killed_lab_left() -> None:
     deleted, _ = gc.collect(older_than_s=0.0, at_most=None, dry_run=False)
     assert sorted(item.path.name for item in deleted if item.kind == "snapshot") == ["half", "one"]
     assert not snapshot.kept()
+
+
+def test_a_guest_that_was_never_started_refused_nothing() -> None:
+    """Its job may be too long: the state stays."""
+    with GoingOn(keep("one"), b"seed\t1\n") as start:
+        assert not start.is_refused
 
 
 def test_only_the_labs_init_has_an_entry(tmp_path: Path) -> None:

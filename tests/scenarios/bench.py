@@ -78,9 +78,9 @@ def _model_ratios(rounds: int = 5) -> dict[str, float]:
 
 
 def _snapshot_ratios(rounds: int = 3) -> dict[str, tuple[float, float]]:
-    """How many times as much processor time comparisons of two packages take where each guest boots.
+    """The processor time of comparisons of two packages in which each guest boots, to that with states at hand.
 
-    The states are there: the first of each round makes them.
+    The first comparison makes the states; the fastest of each kind counts.
     """
     ratios = {}
     for what, limit, words in (("one case", 2.5, ("-w", "syscalls:getppid")), ("`--suite quick`", 1.8, SUITE)):

@@ -150,7 +150,7 @@ static bool prepare(const struct job *job)
 }
 
 /*
- * What came before is the same for every seed and every choice of cases. The
+ * All before this is the same for every seed and every choice of cases. The
  * lab may hold the machine here, keep its state, and have it go on with other
  * cases (lab/guests/snapshot.py). A jump ends what QEMU translates as one, so
  * that the machine stops before its target.
