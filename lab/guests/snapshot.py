@@ -9,7 +9,6 @@ guest sees any of it, and the plugin remembers nothing from before, so all three
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import os
 import secrets
@@ -19,18 +18,20 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from lab.core import locks, paths, process, records
 from lab.core.errors import LabError
 from lab.core.records import Record
 from lab.guests.run import CONSOLE, REPORT
+
+if TYPE_CHECKING:
+    from qemu.qmp import QMPClient
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ STATE, RECORD = "state.zst", "snapshot.json"
 _POLL_S = 0.002
 _STOPPING_S = 0.5
 """The longest that QEMU may take to begin to stop; it is let go on then, and no state is kept."""
+_GO_ON = b"g"
+"""The byte that the plugin waits for; it takes any."""
 _PIECE = 1024
 """The bytes that one packet writes: the stub of QEMU 7.2 takes 4,096 characters, two for each byte."""
 
@@ -181,66 +184,19 @@ def _bound() -> None:
 # ---- the conversation with QEMU
 
 
-class _Ended(Exception):
-    """QEMU has ended, and with it the conversation."""
-
-
 class _Misunderstood(Exception):
     """QEMU does not do what it was told."""
 
 
-class _Monitor:
-    """QEMU's control socket: commands in JSON."""
+async def _status(monitor: QMPClient, command: str, *passing: str) -> str:
+    """The status that a command answers with, as soon as it is none of those that pass."""
+    import asyncio
 
-    def __init__(self, end: socket.socket) -> None:
-        self._end, self._lines = end, end.makefile("rb")
-        self._answer()
-        self.tell("qmp_capabilities")
-
-    def tell(
-        self, command: str, arguments: Mapping[str, Any] = MappingProxyType({}), file: IO[bytes] | None = None
-    ) -> Any:
-        """Give a command, with an open file if it needs one; returns the answer."""
-        self._send(command, arguments, file)
-        return self._result(command)
-
-    def _send(
-        self, command: str, arguments: Mapping[str, Any] = MappingProxyType({}), file: IO[bytes] | None = None
-    ) -> None:
-        message = json.dumps({"execute": command, "arguments": dict(arguments)}).encode()
-        try:
-            socket.send_fds(self._end, [message], [file.fileno()] if file else [])
-        except BrokenPipeError as error:
-            raise _Ended from error
-
-    def _result(self, command: str) -> Any:
-        while "return" not in (answer := self._answer()):
-            if "error" in answer:
-                raise _Misunderstood(f"{command}: {answer['error'].get('desc')}")
-        return answer["return"]
-
-    def _answer(self) -> dict[str, Any]:
-        line = self._lines.readline()
-        if not line:
-            raise _Ended
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def stop(self, process: int, release: Callable[[], object]) -> None:
-        """Stop a guest that is held. release: lets it go, once QEMU waits for its vCPU to stop."""
-        before = _turns(process)
-        self._send("stop")
-        deadline = time.monotonic() + _STOPPING_S
-        while _turns(process) == before and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        release()
-        self._result("stop")
-
-    def wait_while(self, command: str, *status: str) -> str:
-        """Ask until the status is another."""
-        while (now := self.tell(command).get("status")) in status:
-            time.sleep(_POLL_S)
-        return str(now)
+    while True:
+        answer: Any = await monitor.execute(command)
+        if (status := str(answer.get("status"))) not in passing:
+            return status
+        await asyncio.sleep(_POLL_S)
 
 
 def _turns(process: int) -> int:
@@ -274,7 +230,7 @@ class _Stub:
         content = b""
         while (byte := self._stream.read(1)) != end:
             if not byte:
-                raise _Ended
+                raise EOFError
             content += byte
         return content
 
@@ -353,17 +309,32 @@ class Start:
             file.close()
 
     def _run(self) -> None:
+        import asyncio  # with qemu.qmp, only when there is a guest
+
+        from qemu.qmp import ExecuteError, QMPError
+
         try:
-            self._talk(_Stub(self._ours["stub"]), _Monitor(self._ours["monitor"]))
-        except _Ended:
-            pass
-        except (_Misunderstood, OSError, ValueError, LabError) as error:
+            asyncio.run(self._converse())
+        except (_Misunderstood, ExecuteError, OSError, ValueError, LabError) as error:
             logger.debug("a snapshot was of no use: %s", error)
             self.error = error
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        except (QMPError, EOFError):
+            pass  # QEMU has ended
 
-    def _talk(self, stub: _Stub, monitor: _Monitor) -> None:
+    async def _converse(self) -> None:
+        from qemu.qmp import QMPClient
+
+        monitor = QMPClient()
+        await monitor.connect(self._ours["monitor"])
+        try:
+            await self._talk(_Stub(self._ours["stub"]), monitor)
+        finally:
+            with suppress(EOFError):
+                await monitor.disconnect()
+
+    async def _talk(self, stub: _Stub, monitor: QMPClient) -> None:
         raise NotImplementedError
 
 
@@ -391,29 +362,36 @@ class Keeping(Start):
         super().__exit__()
         self._hold.close()
 
-    def _talk(self, stub: _Stub, monitor: _Monitor) -> None:
+    async def _talk(self, stub: _Stub, monitor: QMPClient) -> None:
         with _one_at_a_time(self._snapshot.key) as is_first:
-            if is_first:
-                self._hold_and_keep(stub, monitor)
-            else:
-                monitor.tell("cont")
-                self._hold.send(b"g")
+            await monitor.execute("cont")
+            if not is_first:
+                self._hold.send(_GO_ON)
+                return
+            if not self._hold.recv(1):
+                raise EOFError
+            await self._stop(monitor)
+            if stub.register(self._snapshot.entry.pc) == self._snapshot.entry.goes_on:
+                await self._keep(monitor)
+            await monitor.execute("cont")
 
-    def _hold_and_keep(self, stub: _Stub, monitor: _Monitor) -> None:
-        monitor.tell("cont")
-        if not self._hold.recv(1):
-            raise _Ended
-        # The plugin holds it without QEMU's lock, so QEMU can be stopped before the guest takes another step.
-        monitor.stop(self._pid, lambda: self._hold.send(b"g"))
-        if stub.register(self._snapshot.entry.pc) == self._snapshot.entry.goes_on:
-            self._keep(monitor)
-        monitor.tell("cont")
+    async def _stop(self, monitor: QMPClient) -> None:
+        """Stop the guest that the plugin holds, without QEMU's lock, before it takes another step."""
+        import asyncio
 
-    def _keep(self, monitor: _Monitor) -> None:
+        before, deadline = _turns(self._pid), time.monotonic() + _STOPPING_S
+        stopping = asyncio.create_task(monitor.execute("stop"))
+        await asyncio.sleep(_POLL_S)
+        while _turns(self._pid) == before and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_S)
+        self._hold.send(_GO_ON)
+        await stopping
+
+    async def _keep(self, monitor: QMPClient) -> None:
         said = [(self._folder / name).read_bytes() for name in (CONSOLE, REPORT)]
         try:
             with _unnamed(paths.cache_dir(FOLDER)) as state:
-                if _save(monitor, state):
+                if await _save(monitor, state):
                     self._snapshot.keep(state, *said)
                     _bound()
         except OSError as error:  # a full disk, or a file system without unnamed files: the guest does without
@@ -437,13 +415,15 @@ def _one_at_a_time(key: str) -> Iterator[bool]:
             _being_kept.discard(key)
 
 
-def _save(monitor: _Monitor, state: IO[bytes]) -> bool:
+async def _save(monitor: QMPClient, state: IO[bytes]) -> bool:
     """Have QEMU write its state, compressed; False if that is not whole."""
     with subprocess.Popen([_zstd(), "-1", "-q", "-c"], stdin=subprocess.PIPE, stdout=state) as zstd:
-        monitor.tell("migrate-set-parameters", {"max-bandwidth": 1 << 40})
-        monitor.tell("getfd", {"fdname": "state"}, zstd.stdin)
-        monitor.tell("migrate", {"uri": "fd:state"})
-        how = monitor.wait_while("query-migrate", "none", "setup", "active", "device")
+        await monitor.execute("migrate-set-parameters", {"max-bandwidth": 1 << 40})
+        if zstd.stdin:
+            monitor.send_fd_scm(zstd.stdin.fileno())
+        await monitor.execute("getfd", {"fdname": "state"})
+        await monitor.execute("migrate", {"uri": "fd:state"})
+        how = await _status(monitor, "query-migrate", "none", "setup", "active", "device")
     return zstd.returncode == 0 and how == "completed"
 
 
@@ -477,10 +457,10 @@ class GoingOn(Start):
         self._zstd.kill()
         self._zstd.wait()
 
-    def _talk(self, stub: _Stub, monitor: _Monitor) -> None:
-        monitor.wait_while("query-status", "inmigrate")
+    async def _talk(self, stub: _Stub, monitor: QMPClient) -> None:
+        await _status(monitor, "query-status", "inmigrate")
         stub.write(self._snapshot.entry.cases, self._cases + b"\0")
-        monitor.tell("cont")
+        await monitor.execute("cont")
         self._went_on = True
 
 

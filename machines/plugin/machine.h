@@ -71,7 +71,7 @@ struct machine {
 	uint32_t flushes_all;	/* where a page is flushed: 1 if all pages are */
 	struct costs costs;
 	const char *out;
-	uint32_t hold;		/* a socket to whom a guest that is up is shown; 0: to nobody */
+	uint32_t hold;		/* a socket that is told when the guest is up; 0: none */
 };
 
 /*
