@@ -25,16 +25,17 @@ from filelock import FileLock, Timeout
 from lab.atlas.data import Cell, Column, FunctionCost, Hole
 from lab.atlas.plan import AtlasPlan, PlannedColumn
 from lab.compare import explain, profiles, runs, sampling
+from lab.compare.measurement import Measurement
 from lab.compare.prepare import ExactGuests, prepare_around, require_fixed_work
 from lab.compare.sampling import Series
 from lab.core import paths, records
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError, UserError
 from lab.core.executor import Work
 from lab.core.records import Record
-from lab.guests import costs, exact
+from lab.guests import costs
 from lab.guests import image as guest_image
 from lab.guests.run import WRONG_FLAGS, Arm
-from lab.kernels import architecture, files
+from lab.kernels import files
 from lab.kernels.kernel import Kernel
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -253,9 +254,8 @@ def _prepare(place: Place, column: PlannedColumn, text: str, arm: Arm, work: Wor
 def prepare(plan: AtlasPlan, column: PlannedColumn, text: str, arm: Arm, folder: Path, work: Work) -> _Guests:
     """Describe the guests of a selection around a kernel, in a folder for their runs."""
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    comparison = plan.comparison(text, column.spec)
-    qemu = exact.find_qemu(plan.qemu, architecture.load(column.spec.architecture))
-    ready = prepare_around((arm,), qemu, comparison, folder, work.progress)
+    measurement = Measurement.of(plan.comparison(text, column.spec), folder, column.spec)
+    ready = prepare_around(measurement, (arm,), work.progress)
     require_fixed_work(ready)
     (series,) = ready.series
     return _Guests(text=text, ready=ready, key=key_of(plan, column, series, arm.kernel.key), folder=folder)

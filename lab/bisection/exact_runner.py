@@ -30,10 +30,11 @@ from lab.bisection.exact_state import CHOOSE, PANICS, ExactState
 from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
 from lab.bisection.plan import FIRST_SEED, BisectPlan
 from lab.bisection.session import PLAN, Conditions, Session
-from lab.compare import sampling
+from lab.compare import runs, sampling
+from lab.compare.comparison import measure_part
 from lab.compare.judge import metrics_of
-from lab.compare.prepare import bench_for, prepare
-from lab.compare.request import measure_part
+from lab.compare.measurement import fitted
+from lab.compare.prepare import prepare
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench
 from lab.core import records
@@ -122,7 +123,7 @@ class Measurer:
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
             arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
-            bench = bench_for(self.bench, arm, self.work.progress)
+            bench = fitted(self.bench, arm, self.work.progress)
         except (BuildFailed, UserError, ValueError) as error:
             return untestable(candidate, GuestFailure.BUILD, error, build_s=time.monotonic() - started)
         built = time.monotonic()
@@ -324,7 +325,7 @@ class ExactRunner:
     @cached_property
     def _width(self) -> int:
         """The number of commits to measure at once: one here, else one for each machine."""
-        executor = self.work.executor
+        executor = runs.executor_of(self.work)
         return max(1, executor.machines(self.measurer.bench)) if executor else 1
 
     def _measure(self, numbers: Sequence[int]) -> None:

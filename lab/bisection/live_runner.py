@@ -28,6 +28,7 @@ from lab.bisection.session import Conditions, Session
 from lab.compare import boots, live_guests
 from lab.compare.boots import GuestSetup, Job
 from lab.compare.judge import metrics_of
+from lab.compare.measurement import Measurement, fitted
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, UserError
@@ -39,7 +40,6 @@ from lab.kernels.layout import name_of
 from lab.stats import iterations
 from lab.stats.posterior import Image
 from lab.stats.verdict import Metric
-from lab.workloads import selection
 
 TRIES = 3
 """Tries in a row after which a commit whose guest died in all of them is left out, as in `lab ab --mode live`."""
@@ -196,15 +196,15 @@ class GuestBooter:
         plan = session.plan
         assert plan.live is not None  # noqa: S101  (it is a plan of live mode)
         self.plan, self.history, self.folder, self.work = plan, session.history, session.folder, work
-        chosen = selection.select(plan.selection)
-        self.metric = chosen_metric(metrics_of(chosen[0], chosen[0].metrics, modelled=False), plan.metric)
+        self._measurement = Measurement.of(plan.comparison(plan.old, plan.new), self.folder, plan.old.spec)
+        ((workload, _),) = self._measurement.selected
+        self.metric = chosen_metric(metrics_of(workload, workload.metrics, modelled=False), plan.metric)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
         self._kernels: dict[tuple[str, int], tuple[Kernel, float]] = {}
         self._setups: dict[str, GuestSetup] = {}
         self._running = RunningGuests()
-        selection.require_unchanged(plan.files)
         ends = self._arm(self.history.old), self._arm(self.history.new)
-        ready = live_guests.prepare(ends, [chosen], plan, self.folder, work.progress)
+        ready = live_guests.prepare(self._measurement, ends, plan.live, work.progress)
         (self._setup,) = ready.setups
         self.environment = ready.environment
 
@@ -247,7 +247,7 @@ class GuestBooter:
     def _setup_for(self, arm: Arm) -> GuestSetup:
         """The guests of a kernel, with what they need for it looked up once."""
         if arm.kernel.key not in self._setups:
-            self._setups[arm.kernel.key] = live_guests.setup_for(self._setup, arm, self.work.progress)
+            self._setups[arm.kernel.key] = fitted(self._setup, arm, self.work.progress)
         return self._setups[arm.kernel.key]
 
     def _next_name(self, candidate: Candidate, layout: int) -> tuple[int, str]:
@@ -263,8 +263,7 @@ class GuestBooter:
         if key not in self._kernels:
             started = time.monotonic()
             spec = self.history.resolve(self.history.number(candidate.id), layout, progress=self.work.progress)
-            needs = selection.needs_of([self.plan.selection])
-            obtained = spec.obtain(self.work, cc=self.plan.new.cc, needs=needs)
+            obtained = spec.obtain(self.work, cc=self.plan.new.cc, needs=self._measurement.needs)
             self._kernels[key] = obtained, time.monotonic() - started
         return self._kernels[key]
 

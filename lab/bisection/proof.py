@@ -20,8 +20,8 @@ from lab.bisection.journal import safe_name
 from lab.bisection.plan import BisectPlan
 from lab.bisection.session import Session
 from lab.compare import explain, result_folders
+from lab.compare.comparison import measure_part
 from lab.compare.plan import ArmPlan, Plan
-from lab.compare.request import measure_part
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
 from lab.core import records

@@ -14,8 +14,9 @@ from rich.table import Table
 from lab.cli import ab, options
 from lab.compare import certificates, result_folders
 from lab.compare.certificates import Certificate
+from lab.compare.comparison import measure_aloud
 from lab.compare.plan import Plan
-from lab.compare.request import ComparisonRequest, measure_aloud, plan_of
+from lab.compare.request import ComparisonRequest, plan_of
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress

@@ -15,9 +15,10 @@ from rich.console import Console
 from lab.cli import options
 from lab.cluster import exact_only
 from lab.compare import result_folders, results
+from lab.compare.comparison import measure, measure_aloud
 from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import Plan
-from lab.compare.request import ComparisonRequest, measure, measure_aloud, plan_of
+from lab.compare.request import ComparisonRequest, plan_of
 from lab.compare.result_folders import Clock, load_plan
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records

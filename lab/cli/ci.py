@@ -16,10 +16,11 @@ from click.core import ParameterSource
 from lab import report
 from lab.cli import ab, options
 from lab.compare import result_folders
-from lab.compare.arms import obtain_arms
+from lab.compare.comparison import measure_aloud
 from lab.compare.explain import find
+from lab.compare.measurement import Measurement
 from lab.compare.plan import ArmPlan, Plan
-from lab.compare.request import ComparisonRequest, measure_aloud, plan_around
+from lab.compare.request import ComparisonRequest, plan_around
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import HostFailed, LabError, UserError
@@ -221,7 +222,7 @@ def _measured(plan: Plan, chosen: Path | None, work: Work, output: Path) -> tupl
         result_folders.store_plan(folder, plan)
         with result_folders.kept(folder, work.progress):
             with _limit(work):
-                arms = obtain_arms(plan, work)
+                arms = Measurement.of(plan, folder, plan.base.spec).arms(plan.planned, work)
             _require_kernels_differ(plan, arms)
         finished = measure_aloud(plan, folder, work)
         remember(folder, work.progress)
@@ -259,7 +260,7 @@ def _limit(work: Work) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _require_kernels_differ(plan: Plan, arms: tuple[Arm, Arm]) -> None:
+def _require_kernels_differ(plan: Plan, arms: Sequence[Arm]) -> None:
     """End here where both revisions give the same kernel."""
     kernels = [arm.kernel for arm in arms]
     if plan.base.spec.settings or plan.test.spec.settings or not all(kernel.spec.tree_source for kernel in kernels):

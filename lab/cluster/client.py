@@ -27,13 +27,13 @@ from lab.cluster.worker import (
     WorkerTrouble,
 )
 from lab.compare import runs
-from lab.compare.runs import Bench, GuestRun, Run
+from lab.compare.runs import Bench, GuestExecutor, GuestRun, Run
 from lab.core import paths, records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed
 from lab.core.progress import Progress
 from lab.guests.exact import Qemu
 from lab.guests.run import RunningGuests
-from lab.kernels.build import BuildRequest
+from lab.kernels.build import Builder, BuildRequest
 from lab.kernels.compilers import Compiler
 from lab.kernels.store import Build
 
@@ -43,7 +43,7 @@ _WAIT_S = 60.0
 _RETRIES = 2
 
 
-class ClusterExecutor:
+class ClusterExecutor(GuestExecutor, Builder):
     """Runs guests and builds on the workers that match this machine. Files move through the share."""
 
     def __init__(self, client: Client, share: Share, progress: Progress) -> None:

@@ -2,98 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from typing import Self
 
 from msgspec.structs import replace as replace_fields
 
 from lab.compare import estimates, result_folders, robustness, sampling
-from lab.compare.arms import arm_result
 from lab.compare.judge import boot_remarks, judge, with_code_remarks
+from lab.compare.measurement import Measurement
 from lab.compare.plan import Plan
-from lab.compare.prepare import ExactGuests, prepare, prepare_around
-from lab.compare.result_folders import Clock
-from lab.compare.results import AbResult
+from lab.compare.prepare import ExactGuests, prepare_around, require_fixed_work
+from lab.compare.results import Finding, ResultEnvironment
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
 from lab.core.text import from_to, plural
 from lab.guests.hardware import Machine
+from lab.guests.run import Arm
 from lab.stats.verdict import Outcome
-from lab.workloads.spec import Case, Workload
 
 
-def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Do what a plan says, in its result folder; what is already there is not done again."""
-    clock, name = Clock(), result_folders.reference(folder)
-    guests = prepare(plan, folder, work)
-    fill(guests.series, guests.arms, plan, lambda series: _undecided(series, guests, plan), work, loss="case")
-    failures = [one.failures(case) for one in guests.series for case in one.cases]
-    if all(failures):  # nothing is left to judge
-        raise next(iter(failures[0].values()))
-    if not all(series.seeds() for series in guests.series):
-        raise HostFailed(
-            "the budget was used up before one pair of guests had run",
-            hint=f"give it more; go on by `lab ab --resume {name}`",
+@dataclass(frozen=True, kw_only=True)
+class ExactComparison:
+    """The guests of both arms, which run the same seeds."""
+
+    plan: Plan
+    measurement: Measurement
+    guests: ExactGuests
+
+    @classmethod
+    def around(cls, arms: tuple[Arm, ...], measurement: Measurement, plan: Plan, work: Work) -> Self:
+        """The guests around arms; `UserError` for a workload whose work follows the clock."""
+        guests = prepare_around(measurement, arms, work.progress)
+        require_fixed_work(guests)
+        return cls(plan=plan, measurement=measurement, guests=guests)
+
+    @property
+    def environment(self) -> ResultEnvironment:
+        """The environment of both arms' guests."""
+        return self.guests.environment
+
+    def measure(self, work: Work) -> None:
+        """Run both arms, seed by seed, until every case is decided, or no seed or time is left."""
+        series = self.guests.series
+        fill(series, self.guests.arms, self.plan, self._undecided, work, loss="case")
+        failures = [one.failures(case) for one in series for case in one.cases]
+        if all(failures):  # nothing is left to judge
+            raise next(iter(failures[0].values()))
+        if not all(one.seeds() for one in series):
+            raise HostFailed(
+                "the budget was used up before one pair of guests had run",
+                hint=f"give it more; go on by `lab ab --resume {result_folders.reference(self.measurement.folder)}`",
+            )
+
+    def judge(self, work: Work) -> Finding:
+        """Judge every case, and all of them together."""
+        series = self.guests.series
+        cases, overall = judge(series, self.plan)
+        cases = with_code_remarks(cases, series, work.progress)
+        if self.plan.robust:
+            cases = robustness.judged(cases, series, self.plan, partial(self._one_seed_on, work), work)
+        return Finding(
+            seeds=sorted({seed for one in series for seed in one.seeds()}),
+            cases=cases,
+            overall=overall,
+            reproduce=f"lab replay {result_folders.reference(self.measurement.folder)}",
+            remarks=boot_remarks(series, self.guests.arms),
         )
-    cases, overall = judge(guests.series, plan)
-    cases = with_code_remarks(cases, guests.series, work.progress)
-    if plan.robust:
-        elsewhere = partial(_one_seed_on, guests, plan, folder, work)
-        cases = robustness.judged(cases, guests.series, plan, elsewhere, work)
-    base, test = map(arm_result, guests.arms)
-    return result_folders.finish(
-        folder,
-        plan,
-        clock,
-        AbResult,
-        base=base,
-        test=test,
-        environment=guests.environment,
-        seeds=sorted({seed for series in guests.series for seed in series.seeds()}),
-        cases=cases,
-        verdict=overall.verdict,
-        reason=overall.reason,
-        metric=plan.metric,
-        suite=plan.suite,
-        reproduce=f"lab replay {name}",
-        remarks=boot_remarks(guests.series, guests.arms),
-    )
+
+    def _undecided(self, one: Series) -> SeedRequest:
+        """The cases that more seeds could settle."""
+        cases, _ = judge(self.guests.series, self.plan)
+        open_cases = {
+            case.case
+            for case in cases
+            if case.workload == one.bench.workload.name and not case.failed
+            if case.verdict == Outcome.UNKNOWN
+            if sampling.can_be_settled(case.primary, self.plan.max_seeds)
+        }
+        return SeedRequest(self.guests.arms, [case for case in one.cases if case.name in open_cases])
+
+    def _one_seed_on(self, work: Work, ref: str, machine: Machine) -> list[Series]:
+        """The runs of one seed on another modelled machine."""
+        plan = replace_fields(self.plan, machine=ref, seeds=1, max_seeds=1, fixed_seeds=True)
+        place = self.measurement.folder / "machines" / machine.name
+        (place / "runs").mkdir(parents=True, exist_ok=True)
+        around = prepare_around(replace(self.measurement, plan=plan, folder=place), self.guests.arms, work.progress)
+        fill(around.series, self.guests.arms, plan, lambda _: SeedRequest((), ()), work, loss="case")
+        return around.series
 
 
-def _one_seed_on(guests: ExactGuests, plan: Plan, folder: Path, work: Work, ref: str, machine: Machine) -> list[Series]:
-    """The runs of one seed on another modelled machine."""
-    other = replace_fields(plan, machine=ref, seeds=1, max_seeds=1, fixed_seeds=True)
-    place = folder / "machines" / machine.name
-    (place / "runs").mkdir(parents=True, exist_ok=True)
-    around = prepare_around(guests.arms, guests.series[0].bench.qemu, other, place, work.progress)
-    fill(around.series, guests.arms, other, lambda _: SeedRequest((), ()), work, loss="case")
-    return around.series
-
-
-def _undecided(one: Series, guests: ExactGuests, plan: Plan) -> SeedRequest:
-    """The cases that more seeds could settle."""
-    cases, _ = judge(guests.series, plan)
-    open_cases = {
-        case.case
-        for case in cases
-        if case.workload == one.bench.workload.name and not case.failed
-        if case.verdict == Outcome.UNKNOWN
-        if sampling.can_be_settled(case.primary, plan.max_seeds)
-    }
-    return SeedRequest(guests.arms, [case for case in one.cases if case.name in open_cases])
-
-
-def announce(plan: Plan, selected: Sequence[tuple[Workload, list[Case]]], work: Work) -> None:
+def announce(measurement: Measurement, plan: Plan, work: Work) -> None:
     """Show what will run, and about how long it takes."""
+    selected = measurement.selected
     least, most = plan.seed_range(three_decide=plan.base.is_like(plan.test))
     low, high = (
         sum(
             estimates.planned_seconds(plan, workload, together, arm.spec, seeds)
             for workload, cases in selected
             for together in workload.by_guest(cases)
-            for arm in (plan.base, plan.test)
+            for arm in plan.planned.values()
         )
         for seeds in (least, most)
     )

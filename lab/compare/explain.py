@@ -16,8 +16,8 @@ from typing import Any, Literal
 import msgspec
 
 from lab.compare import profiles, result_folders, runs
-from lab.compare.arms import obtain_arms
 from lab.compare.counters import Mechanism, kernel_counters, mechanisms
+from lab.compare.measurement import Measurement
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call
 from lab.compare.results import AbResult, CaseResult
 from lab.core import records
@@ -396,7 +396,7 @@ def cpu_of_result(
         rows = find(folder, result, work, case).explanation.rows
         cost = {row.name: row.base_cycles + row.test_cycles for row in rows if row.space == "kernel"}
     cpu = None if machine else result.environment.cpu
-    kernels = [arm.kernel for arm in obtain_arms(plan, work)]
+    kernels = [arm.kernel for arm in Measurement.of(plan, folder, plan.base.spec).arms(plan.planned, work)]
     found = cpu_choices(machine or plan.machine, kernels, qemu=plan.qemu, cpu=cpu, cost=cost)
     return msgspec.structs.replace(found, case=f"{chosen.workload}:{chosen.case}" if cost else None)
 

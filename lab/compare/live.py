@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from lab.compare import boots, certificates, live_guests, model_check, result_folders
-from lab.compare.arms import arm_result, obtain_arms
 from lab.compare.boots import GuestSetup, Job
 from lab.compare.judge import metrics_of, with_losses
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Live, LiveRound
+from lab.compare.measurement import Measurement
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.result_folders import Clock
-from lab.compare.results import AbResult, CaseResult, FailedCase, SweepPoint
+from lab.compare.results import CaseResult, FailedCase, Finding, ResultEnvironment, SweepPoint
 from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import ARMS, Covariate, Design, Rounds
 from lab.core import records
@@ -26,12 +25,10 @@ from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.core.records import Record
 from lab.guests import host, live_machine, perf_record
-from lab.guests.live_machine import live_parameters
 from lab.guests.perf_record import Difference, Profile
-from lab.guests.run import RunningGuests
+from lab.guests.run import Arm, RunningGuests
 from lab.stats import multiple
 from lab.stats.verdict import Comparison, Outcome, compare_metric, percent, primary_of
-from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
 
@@ -170,52 +167,65 @@ def rounds_of(setups: Sequence[GuestSetup], plan: Plan, covariates: Mapping[str,
     )
 
 
-def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Do what a plan says, in its result folder; what is already there is not done again."""
-    assert plan.live is not None  # noqa: S101
-    clock = Clock()
-    selection.require_unchanged(plan.files)
-    chosen = selection.select_all(plan.workloads)
-    arms = obtain_arms(plan, work)
-    guests = live_guests.prepare(arms, live_guests.measurable(chosen), plan, folder, work.progress)
-    facts = host.survey(sorted({cpu for setup in guests.setups for cpu_set in setup.cpu_sets for cpu in cpu_set.cpus}))
-    names = [name for setup in guests.setups for name in setup.case_names]
-    rounds = rounds_of(guests.setups, plan, covariates_of(folder, names, plan, guests.environment.qemu))
-    runner = RoundRunner(
-        setups=guests.setups, arms=guests.arms, rounds=rounds, folder=folder, deadline=work.deadline
-    )  # fmt: skip
-    _announce(plan.live, guests.setups, facts, work.progress)
-    with Narrator(runner, work.progress) as narrator:
-        while (live_round := runner.run_round()) is not None:
-            narrator.tell(live_round)
-            if plan.live.perf and live_round.number == 1:
-                work.progress.log(f"perf: {runner.counted()}")
-    profiles = _profiles(guests, work.progress) if plan.live.perf_record else {}
-    if not rounds.blocks:
-        raise HostFailed(
-            "no round was measured", hint=f"go on by `lab ab --resume {result_folders.reference(folder)}`"
-        )  # fmt: skip
-    cases, overall = judge(rounds, guests.setups, plan)
-    checks = model_check.check(plan, folder, cases, work) if plan.live.perf else {}
-    cases = _with_unsupported(cases, chosen, runner.unsupported(), plan)
-    overall = with_losses(overall, [case.failed for case in cases])
-    base, test = (arm_result(arm, live_parameters().settings) for arm in guests.arms)
-    return result_folders.finish(
-        folder,
-        plan,
-        clock,
-        AbResult,
-        base=base,
-        test=test,
-        environment=guests.environment,
-        seeds=[block.number + 1 for block, _ in rounds.blocks],
-        cases=cases,
-        verdict=overall.verdict,
-        reason=overall.reason,
-        suite=plan.suite,
-        reproduce=again(plan, plan.live),
-        live=_live(plan.live, guests, runner, facts, profiles, checks),
-    )
+@dataclass(frozen=True, kw_only=True)
+class LiveComparison:
+    """The guests of both arms, which run in rounds."""
+
+    plan: Plan
+    live: LivePlan
+    measurement: Measurement
+    guests: LiveGuests
+    runner: RoundRunner
+    facts: list[host.HostFact]
+
+    @classmethod
+    def around(cls, arms: tuple[Arm, ...], measurement: Measurement, plan: Plan, live: LivePlan, work: Work) -> Self:
+        """The guests around arms; `UserError` if the host cannot have them, or if no case says anything."""
+        folder = measurement.folder
+        guests = live_guests.prepare(measurement, arms, live, work.progress)
+        setups = guests.setups
+        names = [name for setup in setups for name in setup.case_names]
+        rounds = rounds_of(setups, plan, covariates_of(folder, names, plan, guests.environment.qemu))
+        return cls(
+            plan=plan,
+            live=live,
+            measurement=measurement,
+            guests=guests,
+            runner=RoundRunner(setups=setups, arms=arms, rounds=rounds, folder=folder, deadline=work.deadline),
+            facts=host.survey(sorted({cpu for one in setups for cpu_set in one.cpu_sets for cpu in cpu_set.cpus})),
+        )
+
+    @property
+    def environment(self) -> ResultEnvironment:
+        """The environment of both arms' guests."""
+        return self.guests.environment
+
+    def measure(self, work: Work) -> None:
+        """Run rounds until every case is decided, or no round or time is left."""
+        _announce(self.live, self.guests.setups, self.facts, work.progress)
+        with Narrator(self.runner, work.progress) as narrator:
+            while (live_round := self.runner.run_round()) is not None:
+                narrator.tell(live_round)
+                if self.live.perf and live_round.number == 1:
+                    work.progress.log(f"perf: {self.runner.counted()}")
+        if not self.runner.rounds.blocks:
+            reference = result_folders.reference(self.measurement.folder)
+            raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {reference}`")
+
+    def judge(self, work: Work) -> Finding:
+        """Judge every case, and all of them together; profiles are recorded first, if they are asked for."""
+        plan, rounds = self.plan, self.runner.rounds
+        profiles = _profiles(self.guests, work.progress) if self.live.perf_record else {}
+        cases, overall = judge(rounds, self.guests.setups, plan)
+        checks = model_check.check(plan, self.measurement.folder, cases, work) if self.live.perf else {}
+        cases = _with_unsupported(cases, self.measurement.selected, self.runner.unsupported(), plan)
+        return Finding(
+            seeds=[block.number + 1 for block, _ in rounds.blocks],
+            cases=cases,
+            overall=with_losses(overall, [case.failed for case in cases]),
+            reproduce=again(plan, self.live),
+            live=_live(self.live, self.guests, self.runner, self.facts, profiles, checks),
+        )
 
 
 def _announce(plan: LivePlan, setups: Sequence[GuestSetup], facts: Sequence[host.HostFact], progress: Progress) -> None:

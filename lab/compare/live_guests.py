@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from lab.compare.boots import GuestSetup
-from lab.compare.check import check_guest
 from lab.compare.live_results import Command
-from lab.compare.plan import CommonPlan, LivePlan
+from lab.compare.measurement import Measurement
+from lab.compare.plan import LivePlan
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.guests import exact, file_systems, host, initrd, kvm, live_machine, perf_stat, topology
+from lab.guests import host, kvm, live_machine, perf_stat, topology
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator, LiveGuest, live_parameters
@@ -84,21 +82,19 @@ def layout_of(workload: Workload, plan: LivePlan) -> Layout:
     return topology.plan(cpus, vcpus=vcpus, nodes=plan.nodes, duet=plan.duet)
 
 
-def prepare(arms: tuple[Arm, ...], chosen: Chosen, plan: CommonPlan, folder: Path, progress: Progress) -> LiveGuests:
+def prepare(measurement: Measurement, arms: tuple[Arm, ...], live: LivePlan, progress: Progress) -> LiveGuests:
     """The guests of every workload around arms whose kernels are at hand."""
-    live, qemu = plan.live, exact.find_qemu(plan.qemu)
-    assert live is not None  # noqa: S101  (it is a plan of live mode)
+    qemu, timeout_s = measurement.qemu, measurement.plan.guest_timeout_s
     own = guest_image.obtain(progress)
     root = live_machine.obtain_root(own[1])
     machine = common_machine(*(arm.kernel for arm in arms))
     counted = _events(live, own[1])
-    cpu = kvm.require(qemu.path, guest_timeout_s=plan.guest_timeout_s) if live.accelerator == "kvm" else "max"
+    cpu = kvm.require(qemu.path, guest_timeout_s=timeout_s) if live.accelerator == "kvm" else "max"
     setups, shapes, commands, images = [], {}, {}, []
-    for selected, cases in chosen:
-        workload = file_systems.mounted(selected, arms)
-        image = guest_image.obtain(progress, packages=workload.packages)
-        images.append(image[0])
-        check_guest(workload, cases, arms, image)
+    extra = perf_stat.PROGRAMS if counted or live.perf_record else ()  # not in exact mode's root
+    measured = replace(measurement, selected=measurable(measurement.selected))
+    for workload, cases, image, packed_root in measured.roots(arms, progress, extra):
+        images.append(image)
         layout = layout_of(workload, live)
         memory_mb = _memory_mb(workload, layout, live)
         guest = LiveGuest(
@@ -111,7 +107,6 @@ def prepare(arms: tuple[Arm, ...], chosen: Chosen, plan: CommonPlan, folder: Pat
             arguments=[],
             cpu=cpu,
         )
-        packed_root = initrd.pack_initrd(image, _with_perf(workload) if counted or live.perf_record else workload)
         shape = shapes[workload.name] = _shape(guest, qemu, workload, cases, packed_root, counted)
         setup = GuestSetup(
             guest=guest,
@@ -121,8 +116,8 @@ def prepare(arms: tuple[Arm, ...], chosen: Chosen, plan: CommonPlan, folder: Pat
             packed_root=packed_root,
             root=root,
             cpu_sets=layout.cpu_sets,
-            timeout_s=plan.guest_timeout_s,
-            folder=folder,
+            timeout_s=timeout_s,
+            folder=measurement.folder,
             fingerprint=shape.fingerprint,
             perf=counted,
         )
@@ -148,21 +143,6 @@ def _events(plan: LivePlan, image: Path) -> tuple[Event, ...]:
     if plan.accelerator == "tcg" or not perf_stat.has_pmu():
         return perf_stat.SOFTWARE
     return perf_stat.events(perf_stat.known_events(image / "root"))
-
-
-def _with_perf(workload: Workload) -> Workload:
-    """The workload with perf in its guest's root, which exact mode's does not have."""
-    return msgspec.structs.replace(workload, extra_files=(*workload.extra_files, *perf_stat.PROGRAMS))
-
-
-def setup_for(setup: GuestSetup, arm: Arm, progress: Progress) -> GuestSetup:
-    """Guests for a kernel that was not prepared for; `UserError` if it cannot have them."""
-    workload = file_systems.with_modules(setup.workload, arm)
-    if workload is setup.workload:
-        return setup
-    image = guest_image.obtain(progress, packages=workload.packages)
-    packed_root = initrd.pack_initrd(image, _with_perf(workload) if setup.perf else workload)
-    return replace(setup, workload=workload, packed_root=packed_root)
 
 
 def command(setup: GuestSetup, arm: Arm) -> Command:

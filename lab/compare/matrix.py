@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -13,20 +12,19 @@ import msgspec
 
 from lab.compare import estimates, matrix_results, result_folders, runs, sampling
 from lab.compare import state as state_guard
-from lab.compare.arms import arm_result
 from lab.compare.judge import code_remarks, count_remarks, metrics_of, require_metric
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
 from lab.compare.plan import is_alike
-from lab.compare.prepare import ExactGuests, prepare_around, require_fixed_work
+from lab.compare.prepare import ExactGuests, prepare
 from lab.compare.result_folders import Clock
+from lab.compare.results import ArmResult
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.text import from_to, plural
-from lab.guests import costs, exact
-from lab.guests.run import Arm
-from lab.kernels import architecture, spec
+from lab.guests import costs
+from lab.kernels import spec
 from lab.kernels.kernel import KernelSpec, kconfig_of
 from lab.stats import multiple, verdict
 from lab.stats.multiple import CaseVerdict
@@ -72,30 +70,6 @@ def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric
     )
 
 
-def _kernel_of(arm: MatrixArmPlan) -> str:
-    """A key that arms with the same kernel share, whatever their settings."""
-    return records.digest([arm.spec.source, arm.spec.kconfig])
-
-
-def prepare(plan: MatrixPlan, folder: Path, work: Work) -> ExactGuests:
-    """Build or fetch every kernel once, and the image, and describe the guests around them."""
-    selection.require_unchanged(plan.files)
-    qemu = exact.find_qemu(plan.qemu, architecture.load(plan.arms[0].spec.architecture))
-    specs: dict[str, KernelSpec] = {}
-    for arm in plan.arms:
-        specs.setdefault(_kernel_of(arm), arm.spec)
-    needs = selection.needs_of(plan.workloads)
-    obtained = work.map(lambda spec: spec.obtain(work, cc=plan.cc, needs=needs), [*specs.values()])
-    kernels = dict(zip(specs, obtained, strict=True))
-    arms = tuple(
-        Arm(name=arm.name, kernel=replace(kernels[_kernel_of(arm)], spec=arm.spec), settings=dict(arm.spec.settings))
-        for arm in plan.arms
-    )
-    guests = prepare_around(arms, qemu, plan, folder, work.progress)
-    require_fixed_work(guests)
-    return guests
-
-
 def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
     """Do what a plan says, in its result folder; what is already there is not done again.
 
@@ -118,7 +92,7 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
         axes=plan.axes,
         kernels=plan.kernels,
         arms=[
-            MatrixArm(label=planned.label, at=planned.at, arm=arm_result(arm))
+            MatrixArm(label=planned.label, at=planned.at, arm=ArmResult.of(arm, guests.environment))
             for planned, arm in zip(plan.arms, guests.arms, strict=True)
         ],
         baseline=plan.baseline,
@@ -299,7 +273,7 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     )  # fmt: skip
     guests, seconds = sum(count for count, _ in first), sum(took for _, took in first)
     more, longer = guests + sum(count for count, _ in last), seconds + sum(took for _, took in last)
-    built = set(map(_kernel_of, plan.arms))
+    built = {records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms}
     whole = len(plan.arms) * least * len(shared)
     kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
     work.progress.log(

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from lab.compare import result_folders, results
-from lab.compare.plan import ComparisonPlan
+from lab.compare.plan import ArmPlan, ComparisonPlan
 from lab.compare.results import ArmResult, ResultEnvironment
 from lab.core import records
 from lab.core.errors import UserError
@@ -166,6 +166,11 @@ class MatrixPlan(ComparisonPlan, frozen=True, kw_only=True):
     arms: list[MatrixArmPlan]
     baseline: str
     cc: str
+
+    @property
+    def planned(self) -> dict[str, ArmPlan]:
+        """The arms by the names of their files."""
+        return {arm.name: ArmPlan(spec=arm.spec, cc=self.cc) for arm in self.arms}
 
 
 class MatrixArm(Record, frozen=True, kw_only=True):

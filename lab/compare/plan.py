@@ -140,6 +140,11 @@ class Plan(ComparisonPlan, frozen=True, kw_only=True):
     certificate: bool = False
     robust: bool = False
 
+    @property
+    def planned(self) -> dict[str, ArmPlan]:
+        """Both arms by their names."""
+        return {"base": self.base, "test": self.test}
+
 
 class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that all measurements share, as a command line, a recipe or a night's plan gives them.

@@ -1,4 +1,4 @@
-"""The guests of exact mode around arms: image, root, cost model and fingerprint of every workload."""
+"""The guests of exact mode around arms: root, cost model and fingerprint of every workload."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.compare import check
-from lab.compare.arms import obtain_arms
-from lab.compare.check import check_guest
+from lab.compare.matrix_results import MatrixPlan
+from lab.compare.measurement import Measurement
 from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.compare.runs import Bench
 from lab.compare.sampling import Series
 from lab.core.executor import Work
 from lab.core.progress import Progress
-from lab.guests import exact, file_systems, hardware, initrd
+from lab.guests import exact, hardware, initrd
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
 from lab.guests.plugin import load_instrument
@@ -22,24 +22,23 @@ from lab.guests.run import Arm
 from lab.kernels import alternatives, architecture
 from lab.kernels.architecture import MachineType
 from lab.kernels.kernel import common_machine
-from lab.workloads import selection
 from lab.workloads.spec import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactGuests:
-    """The kernels and guests of a plan, and the series of their runs."""
+    """The guests of a plan around its arms, and the series of their runs."""
 
     arms: tuple[Arm, ...]
     series: list[Series]
     environment: ResultEnvironment
 
 
-def prepare(plan: Plan, folder: Path, work: Work) -> ExactGuests:
-    """Build or fetch both kernels and the image, and describe the guests around them."""
-    selection.require_unchanged(plan.files)
-    qemu = exact.find_qemu(plan.qemu, architecture.load(plan.base.spec.architecture))
-    guests = prepare_around(obtain_arms(plan, work), qemu, plan, folder, work.progress)
+def prepare(plan: Plan | MatrixPlan, folder: Path, work: Work) -> ExactGuests:
+    """Build or fetch every kernel once, and the image, and describe the guests around them."""
+    planned = plan.planned
+    measurement = Measurement.of(plan, folder, next(iter(planned.values())).spec)
+    guests = prepare_around(measurement, measurement.arms(planned, work), work.progress)
     require_fixed_work(guests)
     return guests
 
@@ -57,22 +56,17 @@ def name_refused_features(qemu: Qemu, machine: str | None, progress: Progress) -
         progress.log_once(f"QEMU {qemu.version} lacks {', '.join(sorted(refused))} of {machine}: guests run without")
 
 
-def prepare_around(
-    arms: tuple[Arm, ...], qemu: Qemu, plan: ComparisonPlan, folder: Path, progress: Progress
-) -> ExactGuests:
+def prepare_around(measurement: Measurement, arms: tuple[Arm, ...], progress: Progress) -> ExactGuests:
     """The guests of every workload around arms whose kernels are at hand."""
+    plan, qemu = measurement.plan, measurement.qemu
     machine = common_machine(*(arm.kernel for arm in arms))
-    guests = architecture.of_machine(machine)
-    parameters = exact.exact_machine(guests.name)
-    if guests.modelled:
+    parameters = exact.exact_machine(measurement.architecture.name)
+    if measurement.architecture.modelled:
         name_refused_features(qemu, plan.machine, progress)
     series, shapes, images = [], {}, []
-    for chosen, cases in selection.select_all(plan.workloads):
-        workload = file_systems.mounted(chosen, arms)
-        image = guest_image.obtain(progress, packages=workload.packages, guests=guests.name)
-        images.append(image[0])
-        check_guest(workload, cases, arms, image)
-        bench = _bench(workload, initrd.pack_initrd(image, workload), machine, qemu, plan, folder)
+    for root in measurement.roots(arms, progress):
+        workload, cases = root.workload, root.cases
+        bench = _bench(workload, root.packed, machine, qemu, plan, measurement.folder)
         facts = bench.environment()
         shapes[workload.name] = GuestShape.of(
             workload,
@@ -86,6 +80,7 @@ def prepare_around(
         )
         bench, names = replace(bench, fingerprint=facts.fingerprint), [case.name for case in cases]
         series.append(Series(bench=bench, cases=cases, windows=dict.fromkeys(names, bench.windows)))
+        images.append(root.image)
     environment = ResultEnvironment.around(
         shapes,
         guest_image.digest_of(images),
@@ -115,16 +110,6 @@ def _bench(
         parameters=exact.exact_machine(architecture.of_machine(machine).name),
         snapshots=plan.snapshots,
     )
-
-
-def bench_for(bench: Bench, arm: Arm, progress: Progress) -> Bench:
-    """Guests for a kernel that was not prepared for; `UserError` if it cannot have them."""
-    workload = file_systems.with_modules(bench.workload, arm)
-    if workload is bench.workload:
-        return bench
-    guests = architecture.of_machine(bench.machine).name
-    image = guest_image.obtain(progress, packages=workload.packages, guests=guests)
-    return replace(bench, workload=workload, packed_root=initrd.pack_initrd(image, workload))
 
 
 def fingerprint_of(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
-from lab.compare import matrix, matrix_results, result_folders, runs, sampling
-from lab.compare.plan import ComparisonPlan
+from lab.compare import matrix_results, result_folders, runs, sampling
 from lab.compare.prepare import ExactGuests, prepare
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.compare.runs import Run
@@ -18,7 +17,6 @@ from lab.core.executor import Work
 from lab.core.records import Record
 from lab.guests import model_version
 
-_AnyPlan = TypeVar("_AnyPlan", bound=ComparisonPlan)
 Numbers = Mapping[str, Mapping[str, float]]
 
 
@@ -68,10 +66,10 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
     before = runs.load_all(folder)
     with process.scratch("lab-replay-") as scratch:
         into = result_folders.new_folder(scratch)
-        if is_matrix:
-            guests = matrix.prepare(_patient(matrix_results.load_plan(folder), guest_timeout_s), into, work)
-        else:
-            guests = prepare(_patient(result_folders.load_plan(folder), guest_timeout_s), into, work)
+        plan = matrix_results.load_plan(folder) if is_matrix else result_folders.load_plan(folder)
+        if guest_timeout_s is not None:
+            plan = msgspec.structs.replace(plan, guest_timeout_s=guest_timeout_s)
+        guests = prepare(plan, into, work)
         after = _run_again(before, guests, work)
     differing = [
         line for old, new in zip(before, after, strict=True) for line in differences(old, _numbers(old), _numbers(new))
@@ -100,10 +98,6 @@ def _guest_facts(environment: ResultEnvironment) -> dict[str, list[object]]:
     facts = {name: [shape[name] for shape in shapes] for name in shapes[0] if name != "fingerprint"}
     # The last word is the version; before there were versions, it was the digest of the plugin's sources.
     return {**facts, "model": [shape["model"].rpartition(" ")[0] for shape in shapes]}
-
-
-def _patient(plan: _AnyPlan, guest_timeout_s: float | None) -> _AnyPlan:
-    return plan if guest_timeout_s is None else msgspec.structs.replace(plan, guest_timeout_s=guest_timeout_s)
 
 
 def _run_again(before: list[Run], guests: ExactGuests, work: Work) -> list[Run]:

@@ -1,15 +1,12 @@
-"""A comparison as it is asked for: from options to a plan, checked before any work, and measured in the plan's mode."""
+"""A comparison as it is asked for: from options to a plan, checked before any work."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from lab.compare import exact, judge, live, live_guests, result_folders
+from lab.compare import judge, live_guests
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
-from lab.compare.results import AbResult
 from lab.core.errors import UserError
-from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.guests import kvm, perf_stat
 from lab.kernels import architecture, compilers
@@ -138,24 +135,3 @@ def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
         perf=perf_stat.by_default(accelerator) if asked.perf is None else asked.perf,
         perf_record=asked.perf_record,
     )
-
-
-def measure(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Measure what a plan says, in its mode."""
-    return live.measure(plan, folder, work) if plan.live else exact.measure(plan, folder, work)
-
-
-def measure_part(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Measure what is part of a larger work, in a folder inside that one's; the plan is stored there first."""
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
-    if not (folder / "plan.json").exists():
-        result_folders.store_plan(folder, plan)
-    return measure(plan, folder, work)
-
-
-def measure_aloud(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """The same for a command: say first what will run, and when it is stopped, how to go on."""
-    if plan.live is None:
-        exact.announce(plan, selection.select_all(plan.workloads), work)
-    with result_folders.kept(folder, work.progress):
-        return measure(plan, folder, work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -16,7 +16,9 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.records import Record
 from lab.core.text import from_to, listed
 from lab.guests import costs, model_version
+from lab.guests.run import Arm
 from lab.kernels import architecture, compilers
+from lab.stats.multiple import Overall
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
 from lab.workloads.file import turns_note
 from lab.workloads.spec import Case, Workload
@@ -39,6 +41,22 @@ class ArmResult(Record, frozen=True, kw_only=True):
     compiler: str | None = None
     settings: dict[str, str]
     note: str | None = None
+
+    @classmethod
+    def of(cls, arm: Arm, environment: ResultEnvironment) -> Self:
+        """An arm in guests of an environment."""
+        kernel, source = arm.kernel, arm.kernel.spec.tree_source
+        return cls(
+            spec=kernel.spec.text,
+            tree=source.tree if source else None,
+            commit=kernel.commit,
+            release=kernel.release,
+            build=kernel.key,
+            subject=source.subject if source else None,
+            compiler=kernel.compiler(),
+            settings={**environment.settings, **arm.settings},
+            note=kernel.spec.note,
+        )
 
     def __str__(self) -> str:
         """The arm in one line: spec, commit, subject, release."""
@@ -308,6 +326,20 @@ class CaseResult(Record, frozen=True, kw_only=True):
     def counts_as_change(self) -> bool:
         """True if its verdict is a change that is beyond chance over all cases."""
         return self.verdict.is_change and self.holm is not False
+
+
+class Finding(NamedTuple):
+    """The finding of a comparison's guests.
+
+    seeds: that both arms ran, or the rounds of live mode. reproduce: the command that measures it again.
+    """
+
+    seeds: list[int]
+    cases: list[CaseResult]
+    overall: Overall
+    reproduce: str
+    remarks: Sequence[str] = ()
+    live: Live | None = None
 
 
 class AbResult(Record, frozen=True, kw_only=True):

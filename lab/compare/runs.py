@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from lab.compare import estimates
 from lab.core import paths, records
 from lab.core.errors import GuestFailed, GuestFailure
+from lab.core.executor import Executor, Work
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, file_systems, initrd, output, run, snapshot
 from lab.guests.channel import GuestReport
@@ -241,6 +242,25 @@ def load_all(folder: Path) -> list[Run]:
 def guest_folder(folder: Path, name: str) -> Path:
     """The folder of a run's guest."""
     return folder / "guests" / name
+
+
+@runtime_checkable
+class GuestExecutor(Executor, Protocol):
+    """Other machines that run guests."""
+
+    def machines(self, bench: Bench) -> int:
+        """The number of machines whose guests give the same numbers as this machine's."""
+
+    def guests(self, bench: Bench) -> int:
+        """The number of guests that all of them run at a time."""
+
+    def measure(self, guest: GuestRun, running: RunningGuests) -> Run:
+        """Run a guest. Its record is saved, and its folder filled, on this machine."""
+
+
+def executor_of(work: Work) -> GuestExecutor | None:
+    """The other machines that run a command's guests; None if this machine runs them."""
+    return work.executor if isinstance(work.executor, GuestExecutor) else None
 
 
 def measure(guest: GuestRun, running: RunningGuests) -> Run:

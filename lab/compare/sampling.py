@@ -227,7 +227,8 @@ def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *
     """
     task.expect(len(guests))
     running = RunningGuests()
-    jobs = work.executor.guests(guests[0][1].bench) if work.executor and guests else work.jobs
+    executor = runs.executor_of(work)
+    jobs = executor.guests(guests[0][1].bench) if executor and guests else work.jobs
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         early: dict[int, list[GuestRun]] = {}
 
@@ -281,7 +282,7 @@ def _run(
         if run is None and work.out_of_time:
             break
         try:
-            run = run or (work.executor or runs).measure(guest, running)
+            run = run or (runs.executor_of(work) or runs).measure(guest, running)
         except GuestFailed as error:
             if loss == "all" or (loss == "case" and error.kind.blames in ("host", "request")):
                 raise

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from lab.core.progress import Progress
 
@@ -18,19 +18,7 @@ R = TypeVar("R")
 
 
 class Executor(Protocol):
-    """Optional remote executor (a dask cluster) for guest runs and kernel builds. Threads may share one."""
-
-    def machines(self, bench: Any) -> int:
-        """The number of machines whose guests give the same numbers as this machine's."""
-
-    def guests(self, bench: Any) -> int:
-        """The number of guests that all of them run at a time."""
-
-    def measure(self, guest: Any, running: Any) -> Any:
-        """Run a guest. Its record is saved, and its folder filled, on this machine."""
-
-    def build(self, request: Any, progress: Any) -> Any:
-        """The kernel of a request, now in this machine's store; None when it has to be built here."""
+    """Other machines that do a command's work. Threads may share it. What it does is `GuestExecutor` and `Builder`."""
 
     def stop(self) -> None:
         """Cancel everything that is under way, for good."""

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from lab.core import ansible, locks, paths, process, records
 from lab.core.errors import BuildFailed, DiskFull, HostFailed
-from lab.core.executor import Work
+from lab.core.executor import Executor, Work
 from lab.core.git import Repo
 from lab.core.progress import Progress, follow_log
 from lab.core.records import Record
@@ -164,6 +164,14 @@ class BuildRequest:
         return records.digest([self.source.tree_id, required, optional, self.compiler, make_variables(self.guests)])
 
 
+@runtime_checkable
+class Builder(Executor, Protocol):
+    """Other machines that build kernels."""
+
+    def build(self, request: BuildRequest, progress: Progress) -> Build | None:
+        """The kernel of a request, now in this machine's store; None if it has to be built here."""
+
+
 def obtain(request: BuildRequest, work: Work) -> Build:
     """The kernel of a request: from the store, or built.
 
@@ -171,7 +179,7 @@ def obtain(request: BuildRequest, work: Work) -> Build:
     log, `HostFailed` when the disk is too full. A hit calls neither git nor Ansible.
     """
     if (build := store.find_request(request.key)) is None:
-        remote = work.executor and work.executor.build(request, work.progress)
+        remote = work.executor.build(request, work.progress) if isinstance(work.executor, Builder) else None
         build = remote or Workspace(request).build(work)
         store.remember_request(request.key, build.key)
     if not store.hold(build):  # `lab gc` took it this very moment

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.compare import request, result_folders
+from lab.compare.comparison import measure
 from lab.compare.plan import ArmPlan, Plan
 from lab.compare.request import ComparisonRequest
 from lab.compare.results import AbResult
@@ -77,6 +78,6 @@ def finish(folder: Path, work: Work, *, database: str | None) -> AbResult:
         return result_folders.load_result(folder)
     with result_folders.claimed(folder):
         plan = result_folders.load_plan(folder)
-        result = request.measure(plan, folder, work)
+        result = measure(plan, folder, work)
     remember(folder, work.progress, database)
     return result

@@ -406,7 +406,7 @@ def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
     monkeypatch.setattr(FakeBooter, "booted", [])
     monkeypatch.setattr(live_runner, "GuestBooter", FakeBooter)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
-    monkeypatch.setattr(live, "measure", no_guests)
+    monkeypatch.setattr(live.LiveComparison, "around", no_guests)
     return bisector
 
 

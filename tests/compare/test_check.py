@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lab.cli import main
-from lab.compare import check, exact, prepare, result_folders, runs
+from lab.compare import check, comparison, prepare, result_folders, runs
 from lab.compare.runs import GuestRun, Run
 from lab.core.errors import UserError
 from lab.guests.run import RunningGuests
@@ -114,10 +114,10 @@ def test_a_comparison_refuses_it_too_and_asks_once(
         monkeypatch.setattr(runs, "measure", found.measure)
         folder = result_folders.new_folder(None)
         with pytest.raises(UserError, match="mine:large does as much work as the clock lets it: 4,000 operations"):
-            exact.measure(plan(mine, model="auto"), folder, quiet())
+            comparison.measure(plan(mine, model="auto"), folder, quiet())
         assert not list((folder / "runs").iterdir())
     assert guests.calls == [], "the second time it is known"
     write_workload(
         tmp_path / "mine", (tmp_path / "mine/workload.toml").read_text().replace("vcpus", "clocked = true\nvcpus")
     )
-    assert exact.measure(plan(mine, model="auto"), result_folders.new_folder(None), quiet()).verdict == "same"
+    assert comparison.measure(plan(mine, model="auto"), result_folders.new_folder(None), quiet()).verdict == "same"

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.compare import exact, judge, prepare, result_folders
+from lab.compare import comparison, exact, judge, prepare, result_folders
+from lab.compare.measurement import Measurement
 from lab.compare.results import AbResult
 from lab.core.errors import UserError
 from lab.core.executor import Work
@@ -43,7 +44,7 @@ def measured(
     guests = pretend(monkeypatch, tmp_path, fakes)
     folder = result_folders.new_folder(None)
     asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
-    return exact.measure(asked, folder, quiet(jobs=2)), guests, folder
+    return comparison.measure(asked, folder, quiet(jobs=2)), guests, folder
 
 
 def test_a_case_about_something_that_exact_mode_cannot_see_says_so(
@@ -78,8 +79,9 @@ def test_two_workloads_are_two_series(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = selection.select_all([write_workload(tmp_path / "mine")])
-    exact.announce(plan("mine"), chosen, Work(jobs=2, progress=Progress()))
+    wanted = plan(write_workload(tmp_path / "mine"))
+    measurement = Measurement.of(wanted, tmp_path, wanted.base.spec)
+    exact.announce(measurement, wanted, Work(jobs=2, progress=Progress()))
     assert capsys.readouterr().err.startswith("2 cases, 6 to 12 seeds: 12 to 24 guests, 2 at a time, about ")
 
 
@@ -90,7 +92,7 @@ def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: 
         KernelSpec, "obtain", lambda spec, *_, **__: __import__("dataclasses").replace(one, bzimage=None)
     )
     with pytest.raises(UserError, match="no machine type boots all of"):
-        exact.measure(plan(write_workload(tmp_path / "mine")), tmp_path, quiet())
+        comparison.measure(plan(write_workload(tmp_path / "mine")), tmp_path, quiet())
 
 
 def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(

@@ -14,7 +14,7 @@ import pytest
 
 from lab import report
 from lab.cli import ab, main
-from lab.compare import boots, certificates, live, live_guests, result_folders, round_runner
+from lab.compare import boots, certificates, comparison, live, live_guests, result_folders, round_runner
 from lab.compare.boots import BootRecord, GuestSetup
 from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult
@@ -69,7 +69,7 @@ def measured(tmp_path: Path, wanted: Plan, progress: Progress | None = None) -> 
     if not (folder / "plan.json").exists():
         result_folders.store_plan(result_folders.new_folder(folder), wanted)
     work = quiet(progress=progress) if progress else quiet()
-    return live.measure(result_folders.load_plan(folder), folder, work)
+    return comparison.measure(result_folders.load_plan(folder), folder, work)
 
 
 def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
@@ -291,7 +291,7 @@ def test_what_fits_into_a_budget_is_said_once(
     host.keep_time(monkeypatch, try_s=10)
     folder = result_folders.new_folder(tmp_path / "result")
     result_folders.store_plan(folder, planned(tmp_path))
-    live.measure(result_folders.load_plan(folder), folder, quiet(deadline=100.0, progress=Progress()))
+    comparison.measure(result_folders.load_plan(folder), folder, quiet(deadline=100.0, progress=Progress()))
     lines = capsys.readouterr().err.splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("planned")]
     assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.compare import exact, prepare, result_folders
+from lab.compare import comparison, prepare, result_folders
 from lab.compare.replay import Replay, environment_changes, replay
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.core import records
@@ -41,7 +41,7 @@ class Stored:
         result_folder = result_folders.new_folder(None)
         asked = plan(write_workload(folder / "mine"), model="tlb", seeds=2, max_seeds=2)
         result_folders.store_plan(result_folder, asked)
-        self.result: AbResult = exact.measure(asked, result_folder, quiet())
+        self.result: AbResult = comparison.measure(asked, result_folder, quiet())
         self.file = result_folder / "result.json"
 
     def rewrite(self, name: str) -> None:

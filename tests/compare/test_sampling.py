@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.compare import exact, runs
+from lab.compare import comparison, runs
 from lab.compare.results import AbResult
 from lab.compare.runs import GuestRun, Run
 from lab.core import executor, records
@@ -47,7 +47,7 @@ def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Star
         workload = write_workload(tmp_path / "mine", text)
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
         asked = plan(workload, **changes)
-        return guests, lambda: exact.measure(asked, folder, quiet(jobs=jobs, deadline=deadline))
+        return guests, lambda: comparison.measure(asked, folder, quiet(jobs=jobs, deadline=deadline))
 
     return prepare
 

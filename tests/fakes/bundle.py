@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare import exact as compare_exact
-from lab.compare import result_folders, runs
+from lab.compare import comparison, result_folders, runs
 from lab.guests import exact
 from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
@@ -77,7 +76,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StoredCompariso
     folder = result_folders.new_folder(tmp_path / "measured")
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
     result_folders.store_plan(folder, asked)
-    result = compare_exact.measure(asked, folder, work.quiet())
+    result = comparison.measure(asked, folder, work.quiet())
     return StoredComparison(raw=result, folder=folder)
 
 

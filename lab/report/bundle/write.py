@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lab.compare import runs
-from lab.compare.arms import obtain_arms
+from lab.compare.measurement import Measurement
 from lab.compare.plan import Plan
 from lab.compare.prepare import prepare_around
 from lab.compare.replay import environment_changes
@@ -129,11 +129,11 @@ def _plan(report: StoredComparison) -> Plan:
 
 
 def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
-    selection.require_unchanged(plan.files)
-    arms = obtain_arms(plan, work)
     # The measurement's QEMU, whatever is installed by now: it does not run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
-    ready = prepare_around(arms, then, plan, scratch, work.progress)
+    measurement = Measurement.of(plan, scratch, plan.base.spec, then)
+    arms = measurement.arms(plan.planned, work)
+    ready = prepare_around(measurement, arms, work.progress)
     _require_same(report, ready.environment)
     benches = {series.bench.workload.name: series.bench for series in ready.series}
     folders = {arm.kernel.key: arm.name for arm in reversed(arms)}  # a kernel of both arms is stored once

@@ -1,0 +1,88 @@
+"""A comparison of two kernels: the guests of both arms in the plan's mode, and the document of what they found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from lab.compare import exact, result_folders
+from lab.compare.exact import ExactComparison
+from lab.compare.live import LiveComparison
+from lab.compare.measurement import Measurement
+from lab.compare.plan import Plan
+from lab.compare.result_folders import Clock
+from lab.compare.results import AbResult, ArmResult, Finding, ResultEnvironment
+from lab.core.executor import Work
+from lab.guests.run import Arm
+
+
+class Guests(Protocol):
+    """The guests of a comparison: of exact mode, by seeds, or of live mode, in rounds."""
+
+    @property
+    def environment(self) -> ResultEnvironment:
+        """The environment of both arms' guests."""
+
+    def measure(self, work: Work) -> None:
+        """Run guests until every case is decided, or no seed, round or time is left.
+
+        What is on disk already is not run again. Raises `HostFailed` if there is nothing to judge then.
+        """
+
+    def judge(self, work: Work) -> Finding:
+        """Judge every case, and all of them together."""
+
+
+def around(arms: tuple[Arm, ...], measurement: Measurement, plan: Plan, work: Work) -> Guests:
+    """The guests of a plan's mode around arms whose kernels are at hand."""
+    if plan.live is None:
+        return ExactComparison.around(arms, measurement, plan, work)
+    return LiveComparison.around(arms, measurement, plan, plan.live, work)
+
+
+def measure(plan: Plan, folder: Path, work: Work, *, aloud: bool = False) -> AbResult:
+    """Do what a plan says, in its result folder; what is already there is not done again.
+
+    aloud: say first what will run.
+    """
+    clock = Clock()
+    measurement = Measurement.of(plan, folder, plan.base.spec)
+    if aloud and plan.live is None:
+        exact.announce(measurement, plan, work)
+    arms = measurement.arms(plan.planned, work)
+    guests = around(arms, measurement, plan, work)
+    guests.measure(work)
+    found = guests.judge(work)
+    base, test = (ArmResult.of(arm, guests.environment) for arm in arms)
+    return result_folders.finish(
+        folder,
+        plan,
+        clock,
+        AbResult,
+        base=base,
+        test=test,
+        environment=guests.environment,
+        seeds=found.seeds,
+        cases=found.cases,
+        verdict=found.overall.verdict,
+        reason=found.overall.reason,
+        metric=plan.metric,
+        suite=plan.suite,
+        reproduce=found.reproduce,
+        live=found.live,
+        remarks=list(found.remarks),
+    )
+
+
+def measure_part(plan: Plan, folder: Path, work: Work) -> AbResult:
+    """Measure what is part of a larger work, in a folder inside that one's; the plan is stored there first."""
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    if not (folder / "plan.json").exists():
+        result_folders.store_plan(folder, plan)
+    return measure(plan, folder, work)
+
+
+def measure_aloud(plan: Plan, folder: Path, work: Work) -> AbResult:
+    """Measure for a command: it is said what will run, and when that is stopped, how to go on."""
+    with result_folders.kept(folder, work.progress):
+        return measure(plan, folder, work, aloud=True)
