@@ -71,12 +71,12 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackageLists:
-    """Package lists that apt reads. options: those that lead apt to them."""
+    """Package lists that apt reads. options: those that lead apt to them; without any it reads the host's own."""
 
     options: tuple[str, ...] = ()
 
     def _ask(self, *words: str) -> str:
-        return _answer(find_tool("apt-cache", package="apt"), self.options, words)
+        return _answer(find_tool("apt-cache", package="apt"), self.options or _own_index(), words)
 
     def kernel_names(self) -> list[str]:
         """The names of all packages of kernels."""
@@ -123,9 +123,18 @@ class PackageLists:
         return version
 
 
+def _own_index() -> tuple[str, ...]:
+    """Options that have apt keep an index of the host's lists in the lab's cache.
+
+    apt makes it anew when the lists change. Without an index an answer takes half a second, and containers keep none.
+    """
+    index = paths.cache_dir("packages") / "host.bin"
+    return ("-o", f"Dir::Cache::pkgcache={index}", "-o", "Dir::Cache::srcpkgcache=")
+
+
 @cache
 def _answer(program: str, options: tuple[str, ...], words: tuple[str, ...]) -> str:
-    """apt's answer. It takes half a second where apt keeps no index of its own, and both arms ask the same."""
+    """apt's answer. Both arms ask the same."""
     return run_text([program, *options, *words], env=environment())
 
 

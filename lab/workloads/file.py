@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lab.core import paths
+from lab.core import paths, records
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.core.text import NO_PATTERN, listed
@@ -51,6 +51,15 @@ def turns_note(vcpus: int) -> str:
 
 def read(file: Path) -> Workload:
     """The workload of a file; `UserError` has a line for each error, with its place."""
+    try:
+        return _read(file, records.file_digest(file))
+    except OSError:
+        return _read(file, "")  # which says what is wrong with it
+
+
+@cache
+def _read(file: Path, _digest: str) -> Workload:
+    """The workload of a file, which a command asks for many times, as long as the file has this digest."""
     toml = TomlFile(file)
     parsed = toml.convert(_File)
     faults = []

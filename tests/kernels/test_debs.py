@@ -63,6 +63,7 @@ linux-source-7.3 7.3.4-1~bpo13+1""",
 APT_CACHE = r"""#!/bin/sh
 lists="$FAKE_APT/host"
 [ "$1" = -c ] && { lists="$FAKE_APT/suites"; shift 2; }
+while [ "$1" = -o ]; do shift 2; done
 case $1 in
 pkgnames) cat "$lists"/* | cut -d' ' -f1 | grep "^$2" | sort -u;;
 madison) shift; for name; do for list in "$lists"/*; do
