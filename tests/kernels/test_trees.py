@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab.cli.kernel import tree as tree_command
+from lab.cli import main
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.progress import QUIET
@@ -194,11 +194,11 @@ def test_names_do_not_collide(linux: Path) -> None:
 
 def test_commands(linux: Path) -> None:
     runner = CliRunner()
-    added = runner.invoke(tree_command, ["add", str(linux), "--name", "mine"], catch_exceptions=False)
+    added = runner.invoke(main.lab, ["tree", "add", str(linux), "--name", "mine"], catch_exceptions=False)
     assert added.stdout.startswith("mine: v1.0-2-g")
-    listed = runner.invoke(tree_command, ["list"], catch_exceptions=False)
+    listed = runner.invoke(main.lab, ["tree", "list"], catch_exceptions=False)
     assert listed.stdout.split()[:3] == ["mine", "local", str(linux)]
-    assert '"schema": "lab.trees/1"' in runner.invoke(tree_command, ["list", "--json"]).stdout
+    assert '"schema": "lab.trees/1"' in runner.invoke(main.lab, ["tree", "list", "--json"]).stdout
 
 
 def test_a_hostile_git_environment_changes_nothing(
