@@ -152,13 +152,11 @@ class GuestReport(msgspec.Struct, kw_only=True):
 def encode_job(
     *,
     settings: Mapping[str, str] | None = None,
-    modules: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     setups: Iterable[Sequence[str]] = (),
 ) -> bytes:
-    """The bytes of /job. Modules come first, since a setting may be one of theirs; the order is kept."""
-    lines = [["insmod", path] for path in modules]
-    lines += [["set", name, value] for name, value in (settings or {}).items()]
+    """The bytes of /job; the order is kept."""
+    lines = [["set", name, value] for name, value in (settings or {}).items()]
     lines += [["env", f"{name}={value}"] for name, value in (env or {}).items()]
     lines += [["setup", *setup] for setup in setups]
     return "".join(_job_line(fields) for fields in lines).encode()

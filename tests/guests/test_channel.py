@@ -138,13 +138,9 @@ def test_garbage_is_malformed(content: bytes) -> None:
     assert len(caught.value.message) < 400
 
 
-def test_a_job_lists_modules_before_settings() -> None:
-    job = channel.encode_job(
-        settings={"thp": "always", "sysctl.net.ipv4.tcp_rmem": "1 2 3"},
-        modules=["/lib/null_blk.ko"],
-        env={"A": "b=c"},
-    )
-    assert job == (b"insmod\t/lib/null_blk.ko\nset\tthp\talways\nset\tsysctl.net.ipv4.tcp_rmem\t1 2 3\nenv\tA=b=c\n")
+def test_a_job_lists_settings_and_the_environment() -> None:
+    job = channel.encode_job(settings={"thp": "always", "sysctl.net.ipv4.tcp_rmem": "1 2 3"}, env={"A": "b=c"})
+    assert job == (b"set\tthp\talways\nset\tsysctl.net.ipv4.tcp_rmem\t1 2 3\nenv\tA=b=c\n")
     cases = channel.encode_cases(7, [("one", ["/bin/x", "--case", "one"])])
     assert cases == b"seed\t7\ncase\tone\t/bin/x\t--case\tone\n"
 
@@ -159,5 +155,3 @@ def test_a_job_refuses_what_it_cannot_carry(bad: str) -> None:
         channel.encode_job(settings={"thp": bad})
     with pytest.raises(UserError):
         channel.encode_job(env={"A": bad})
-    with pytest.raises(UserError):
-        channel.encode_job(modules=[bad])

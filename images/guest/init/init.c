@@ -137,14 +137,8 @@ static bool prepare(const struct job *job)
 	bool ready = true;
 
 	settings_calm();
-	for (size_t i = 0; i < job->nr_steps; i++) {
-		const struct step *step = &job->steps[i];
-
-		if (step->kind == STEP_SET)
-			ready &= setting_apply(step->name, step->value);
-		else
-			ready &= setting_insmod(step->name);
-	}
+	for (size_t i = 0; i < job->nr_settings; i++)
+		ready &= setting_apply(job->settings[i].name, job->settings[i].value);
 	settings_show();
 	return ready;
 }
@@ -175,11 +169,11 @@ static void work(void)
 			return;
 	if (!job_load_cases())
 		return;
+	settings_wait_idle();
 	get_ready();
 	if (!job_take_cases(&job))
 		return;
 	seed_hold_pages(job.seed);
-	settings_wait_idle();
 	for (size_t i = 0; i < job.nr_cases; i++)
 		case_run(&job, &job.cases[i]);
 }

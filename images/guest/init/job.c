@@ -46,20 +46,17 @@ static bool take_seed(struct job *job, const struct line *line)
 	return true;
 }
 
-static bool take_step(struct job *job, const struct line *line, enum step_kind kind)
+static bool take_setting(struct job *job, const struct line *line)
 {
-	size_t want = kind == STEP_SET ? 3 : 2;
-	struct step *steps;
+	struct job_setting *settings;
 
-	if (line->nr_fields != want)
-		return bad(line, "has the wrong number of fields");
-	steps = grow(job->steps, job->nr_steps, sizeof(*steps));
-	if (!steps)
+	if (line->nr_fields != 3)
+		return bad(line, "needs a name and a value");
+	settings = grow(job->settings, job->nr_settings, sizeof(*settings));
+	if (!settings)
 		return bad(line, "does not fit into memory");
-	job->steps = steps;
-	steps[job->nr_steps++] = (struct step){
-		.kind = kind, .name = line->fields[1], .value = line->fields[2],
-	};
+	job->settings = settings;
+	settings[job->nr_settings++] = (struct job_setting){ .name = line->fields[1], .value = line->fields[2] };
 	return true;
 }
 
@@ -114,9 +111,7 @@ static bool take_line(struct job *job, const struct line *line)
 	if (!strcmp(keyword, "seed"))
 		return take_seed(job, line);
 	if (!strcmp(keyword, "set"))
-		return take_step(job, line, STEP_SET);
-	if (!strcmp(keyword, "insmod"))
-		return take_step(job, line, STEP_INSMOD);
+		return take_setting(job, line);
 	if (!strcmp(keyword, "env"))
 		return take_env(job, line);
 	if (!strcmp(keyword, "setup"))

@@ -6,7 +6,6 @@
  * Text lines of TAB-separated fields, the first of which is a keyword:
  *
  *	set	NAME	VALUE				(/job)
- *	insmod	PATH
  *	env	NAME=VALUE
  *	setup	PROGRAM	[ARGUMENT...]
  *	seed	NUMBER					(/cases)
@@ -22,16 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum step_kind {
-	STEP_SET,
-	STEP_INSMOD,
-};
-
-/* Something done once, before the cases, in the order of the file. */
-struct step {
-	enum step_kind kind;
+/* Applied once, before the cases, in the order of the file. */
+struct job_setting {
 	char *name;
-	char *value;		/* of a setting */
+	char *value;
 };
 
 struct job_case {
@@ -41,8 +34,8 @@ struct job_case {
 
 struct job {
 	uint64_t seed;
-	struct step *steps;
-	size_t nr_steps;
+	struct job_setting *settings;
+	size_t nr_settings;
 	char **env;
 	size_t nr_env;
 	struct job_case *setups;	/* run once, before the cases, unmeasured */

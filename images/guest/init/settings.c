@@ -10,9 +10,6 @@
 #include "report.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/module.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -20,7 +17,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,10 +29,6 @@
 #define IDLE_WINDOW_NS	100000000
 #define IDLE_WINDOWS	2	/* quiet ones in a row */
 #define IDLE_WINDOWS_MAX 600	/* a minute */
-
-#ifndef MODULE_INIT_COMPRESSED_FILE
-#define MODULE_INIT_COMPRESSED_FILE 4
-#endif
 
 static const struct {
 	const char *name;
@@ -400,31 +392,6 @@ void settings_wait_idle(void)
 		before = now;
 	}
 	show("setting", "idle", quiet < IDLE_WINDOWS ? "no" : "yes", NULL);
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-	size_t length = strlen(text), tail = strlen(end);
-
-	return length >= tail && !strcmp(text + length - tail, end);
-}
-
-bool setting_insmod(const char *path)
-{
-	bool packed = ends_with(path, ".xz") || ends_with(path, ".zst") || ends_with(path, ".gz");
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	long failed = -1;
-
-	if (fd >= 0) {
-		failed = syscall(SYS_finit_module, fd, "", packed ? MODULE_INIT_COMPRESSED_FILE : 0);
-		if (failed && errno == EEXIST)
-			failed = 0;
-	}
-	if (failed)
-		report_fatal("cannot load the module %s: %s", path, strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	return !failed;
 }
 
 void settings_show(void)

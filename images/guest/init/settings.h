@@ -19,9 +19,6 @@ bool setting_apply(const char *name, const char *value);
  */
 void settings_wait_idle(void);
 
-/* Load a module; reports fatal when it cannot be. One that is there already is fine. */
-bool setting_insmod(const char *path);
-
 /* Report the settings every measurement of memory depends on, asked for or not. */
 void settings_show(void);
 
