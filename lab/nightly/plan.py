@@ -13,8 +13,7 @@ from lab.core.records import Record
 from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
 from lab.guests.costs import Basis
-from lab.guests.run import GUEST_TIMEOUT_S
-from lab.history.trends import Mode
+from lab.guests.run import GUEST_TIMEOUT_S, Mode
 from lab.kernels import compilers
 from lab.nightly.record import BranchKey
 from lab.stats import defaults
