@@ -113,7 +113,7 @@ class BisectRequest(Options, frozen=True, kw_only=True):
     recipe: str | None = None
     series: str | None = None
     options: tuple[str, str] | None = None
-    mode: str = "auto"
+    mode: str = "exact"
     max_seeds: int = defaults.MAX_SEEDS
     qemu: str = exact.QEMU
     guest_timeout: float = GUEST_TIMEOUT_S
@@ -272,10 +272,7 @@ def _layouts_sd(request: BisectRequest, live: LivePlan, workload: Workload, case
 
 
 def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]) -> LivePlan | None:
-    """The plan of the boots in live mode; None in exact mode, which `auto` takes. `UserError` for what does not fit.
-
-    A search is exact unless live mode is asked for, with KVM too: numbers without noise are never misread.
-    """
+    """The plan of the boots in live mode; None in exact mode. `UserError` for what does not fit."""
     if request.mode != "live":
         if request.accel != "auto" or request.cpus is not None or request.iterations is not None:
             raise UserError("--accel, --cpus and --iterations require --mode live")

@@ -126,11 +126,11 @@ metric: Decorator = click.option(
 )
 mode: Decorator = click.option(
     "--mode",
-    type=click.Choice(["auto", "exact", "live"]),
-    default="auto",
+    type=click.Choice(["exact", "live"]),
+    default="exact",
     show_default=True,
     envvar="LAB_MODE",
-    help="auto: live where a guest boots under KVM, else exact.",
+    help="exact: modelled, the same numbers anywhere; live: in real time, by KVM if it works.",
 )
 qemu: Decorator = click.option("--qemu", default=QEMU, show_default=True, help="The QEMU to use.")
 
@@ -467,6 +467,6 @@ def live() -> Decorator:
 
 
 def require_exact(mode: str) -> None:
-    """Refuse live mode to what only exact mode does; `auto` takes that."""
+    """Refuse live mode to what only exact mode does."""
     if mode == "live":
         raise UserError("this is not done in live mode", hint="measure with --mode exact, or compare with `lab ab`")

@@ -184,7 +184,7 @@ def _live_mode(command: str) -> Finding:
         return _limited(
             name,
             error.message,
-            "use exact mode (--mode auto does); a hypervisor that does not nest cannot be mended from inside",
+            "use exact mode, the default; a hypervisor that does not nest cannot be mended from inside",
         )
     return _ok(name, "a kernel boots under KVM" + (f", with -cpu {cpu}" if cpu != "host" else ""))
 

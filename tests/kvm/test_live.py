@@ -20,10 +20,10 @@ COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
 
 @pytest.fixture(scope="module")
 def watched(kvm: KvmLab) -> list[QemuThread]:
-    """A comparison by `--mode auto`, and the threads of QEMU meanwhile."""
+    """A comparison by `--mode live`, and the threads of QEMU meanwhile."""
     with kvm.watched() as seen:
         kvm.results["live"] = kvm.json(
-            *AB, "--rounds", "1", "--iterations", "1", "--result", str(kvm.lab.home / RESULT)
+            *AB, "--mode", "live", "--rounds", "1", "--iterations", "1", "--result", str(kvm.lab.home / RESULT)
         )
     return seen
 
