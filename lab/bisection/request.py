@@ -25,7 +25,7 @@ from lab.core.records import Record
 from lab.guests import exact, kvm
 from lab.guests.costs import BASES
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import architecture, trees
+from lab.kernels import architecture, archives, trees
 from lab.kernels.spec import for_architecture
 from lab.stats import defaults
 from lab.workloads import selection
@@ -193,7 +193,7 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
     if request.options:
         _require_older(first, last, "options are changed on the older end")
         steps = series.options(Path(request.options[0]), Path(request.options[1]), first or "HEAD", tree)
-    elif (request.series or "").startswith("deb:"):
+    elif archives.asked(request.series or ""):
         steps = series.packages(request.series or "", first, last, progress)
     else:
         _require_older(first, last, "a series of patches is put on the older end")

@@ -22,7 +22,7 @@ from lab.guests import exact, run
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import debs, store
+from lab.kernels import archives, store
 
 DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -152,7 +152,7 @@ def _kept(boot_id: str, version: str) -> _Probe | None:
 def kernels_to_try() -> Iterator[Path]:
     """Kernels to try KVM with: those of the store, newest first, the downloaded ones, the host's own."""
     built = sorted(store.builds(), key=lambda build: build[2], reverse=True)
-    images = [*(folder / "bzImage" for _, folder, _ in built), *debs.downloaded(), *Path("/boot").glob("vmlinuz-*")]
+    images = [*(folder / "bzImage" for _, folder, _ in built), *archives.downloaded(), *Path("/boot").glob("vmlinuz-*")]
     return (image for image in images if os.access(image, os.R_OK))
 
 
