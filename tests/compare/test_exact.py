@@ -239,11 +239,6 @@ def robust(
             "depends on instruction: +0.9 % to +6.7 %; holds on all three machines (two +3.5 %, three +3.8 %)",
         ),
         (
-            {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.22}, "regression",
-            "depends on instruction or walk_4k: +0.6 % to +4.9 %; "
-            "holds on all three machines (two +2.5 %, three +2.8 %)",
-        ),
-        (
             {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.11}, "same",
             "depends on walk_4k and instruction together: +0.3 % to +2.4 %; "
             "holds on all three machines (two +1.3 %, three +1.4 %)",

@@ -103,9 +103,6 @@ def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:
     assert results.counter_evidence([latency, equal]) == ""
 
 
-GCC_12, GCC_14 = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
-
-
 def test_latest_is_finished_or_can_go_on() -> None:
     done, begun = _stored("20261121-090000-aaaa"), _stored("20261121-100000-bbbb")
     (done / "result.json").write_text("{}")
