@@ -271,14 +271,6 @@ def test_json_is_one_document_on_stdout(ab: Callable[..., int], capsys: pytest.C
     assert [row["result"] for row in json.loads(capsys.readouterr().out)["results"]] == [document["result"]]
 
 
-def test_replay_gives_every_number_again(ab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    ab(slower)
-    capsys.readouterr()
-    assert main.run(["replay", "latest", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["schema"], document["differences"], document["environment"]) == ("lab.replay/1", [], [])
-
-
 def test_replay_that_differs_names_the_numbers(
     ab: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

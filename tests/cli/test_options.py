@@ -10,7 +10,6 @@ import pytest
 
 from lab.cli import main, options
 from lab.core import records
-from lab.core.errors import UserError
 from lab.guests import image
 from lab.guests.image import Image
 from lab.kernels import store
@@ -59,13 +58,6 @@ def test_what_is_no_time_span(text: str) -> None:
 def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, option, span]) == 2
     assert f"Invalid value for '{option}': '{span}' must be longer than 0" in capsys.readouterr().err
-
-
-def test_modes() -> None:
-    for mode in ("auto", "exact"):
-        options.require_exact(mode)
-    with pytest.raises(UserError, match="live"):
-        options.require_exact("live")
 
 
 def _store(subject: str) -> str:
