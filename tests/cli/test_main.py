@@ -19,16 +19,12 @@ from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
 from ..fakes import kernel_image
-from ..fakes.build import own_folders
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
 from ..fakes.kernel import make_kernel
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 HEAVY = ("ansible", "ansible_runner", "msgspec", "numpy", "rich", "scipy")
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 @pytest.fixture

@@ -17,13 +17,10 @@ from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.store import Build, BuildInputs
 
 from ..fakes import kernel_image
-from ..fakes.build import own_folders, staging_dir
+from ..fakes.build import staging_dir
 from ..fakes.guest import kernel
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,10 @@ from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
-from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def slower(arm: str, seed: int, case: str) -> float:

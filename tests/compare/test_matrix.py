@@ -21,7 +21,6 @@ from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import Outcome
 
 from ..fakes import kernel_image
-from ..fakes.build import own_folders
 from ..fakes.guest import (
     WORKLOAD,
     FakeGuests,
@@ -33,6 +32,8 @@ from ..fakes.guest import (
     write_workload,
 )  # fmt: skip
 from ..fakes.work import quiet
+
+pytestmark = pytest.mark.usefixtures("own_home")
 
 FACTORS = {"always-always": 1.0, "always-never": 1.0, "never-always": 0.5, "never-never": 2.0}
 
@@ -50,11 +51,6 @@ def factor_of(arm: str, seed: int) -> float:
     """By the arm's name in files; what differs from 1 has some spread."""
     factor = FACTORS[arm.replace("thp-", "", 1).replace("thp.defrag-", "", 1)]
     return factor * (1 + seed * 1e-4 * (factor != 1.0))
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 def a_plan(workload: str, kernel_files: list[str], settings: list[str], **changes: Any) -> MatrixPlan:

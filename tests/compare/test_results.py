@@ -14,13 +14,9 @@ from lab.core.progress import QUIET
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
 
-from ..fakes.build import own_folders
 from ..fakes.guest import plan
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def _stored(name: str, age_s: int = 0) -> Path:
