@@ -19,7 +19,7 @@ from lab.report import heatmap, matrix_text
 from lab.report.heatmap import COLOURS
 from lab.report.inputs import StoredMatrix
 from lab.stats import verdict
-from lab.stats.verdict import Outcome
+from lab.stats.verdict import Outcome, percent
 
 from ..compare.test_matrix import TWO_AXES, a_plan, by_setting
 from ..fakes.build import own_folders
@@ -142,6 +142,19 @@ def parsed(document: str) -> ElementTree.Element:
 def cells_in(document: str) -> list[dict[str, str]]:
     found = parsed(document).iter(f"{SVG}g")
     return [dict(g.attrib) for g in found if g.get("class") == "cell"]
+
+
+def test_every_number_can_be_read_back_from_the_picture(measured: Any) -> None:
+    result = measured(by_setting, ["k"], TWO_AXES, cases="large,small")
+    shown = {(g["data-case"], g["data-arm"]): g for g in cells_in(heat_map(result))}
+    assert len(shown) == len(result.cells) == 8
+    for cell in result.cells:
+        drawn = shown[cell.case, cell.arm]
+        assert float(drawn["data-mean"]) == cell.mean
+        assert drawn["data-state"] == result.state(cell)
+        if cell.comparison:
+            assert float(drawn["data-ratio"]) == cell.comparison.ratio
+            assert percent(cell.comparison.ratio) in drawn["aria-label"]
 
 
 def test_rows_and_columns_lie_as_in_the_table(measured: Any) -> None:
