@@ -22,14 +22,10 @@ from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
-from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def slower(arm: str, seed: int, case: str) -> float:
@@ -237,11 +233,6 @@ def robust(
         (
             {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.3}, "regression",
             "depends on instruction: +0.9 % to +6.7 %; holds on all three machines (two +3.5 %, three +3.8 %)",
-        ),
-        (
-            {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.22}, "regression",
-            "depends on instruction or walk_4k: +0.6 % to +4.9 %; "
-            "holds on all three machines (two +2.5 %, three +2.8 %)",
         ),
         (
             {"instruction": 1000, "walk_4k": 2}, {"instruction": 1000, "walk_4k": 2.11}, "same",

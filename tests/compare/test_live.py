@@ -196,16 +196,6 @@ def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
     assert live.covariates_of(other, ["mine:large"], msgspec.structs.replace(wanted, certificate=True), "7.2") == {}
 
 
-def test_going_on_gives_the_same_document(tmp_path: Path, host: Host) -> None:
-    wanted = planned(tmp_path)
-    first = measured(tmp_path, wanted)
-    booted = len(host.booted)
-    again = measured(tmp_path, wanted)
-    assert len(host.booted) == booted
-    assert again.cases == first.cases
-    assert again.live == first.live
-
-
 @pytest.mark.parametrize("form", sorted(report.FORMATS["comparison"]))
 def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
     measured(tmp_path, planned(tmp_path))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,17 +12,12 @@ import pytest
 from lab.core.paths import room
 from lab.workloads import selection
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
-)
+from .test_alloc_burst import build, needs_compiler
+
+pytestmark = needs_compiler
 
 SHARED = room("workloads") / "include"
 PROGRAMS = ("compaction-stall", "large-alloc")
-
-
-def build(source: Path, out: Path) -> Path:
-    subprocess.run(["make", "-s", "-C", source, f"OUT={out}", "CC=gcc"], check=True, env={"PATH": os.environ["PATH"]})
-    return out
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,10 @@ from lab.workloads import selection
 PAGE = 4096
 EXACT = ("throughput", "latency_p50", "latency_p95", "latency_p99", "page_faults", "ops")
 
-pytestmark = pytest.mark.skipif(
+needs_compiler = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
 )
+pytestmark = needs_compiler
 
 
 def build(source: Path, out: Path) -> Path:
