@@ -40,6 +40,7 @@ _NEXT = "next"
 """The folder of a newer atlas that grows, below the complete one's."""
 
 _LARGEST = 25
+_MOVED = ("after", "difference")
 
 
 def write_files(paths: Sequence[Path], output: Path) -> int:
@@ -134,7 +135,10 @@ class Site:
         yield "steps.csv", self._steps_csv()
 
     def _page(self, name: str, **values: Any) -> str:
-        return templates.fill(f"atlas/{name}.html.j2", own="atlas/atlas", site=self, **values)
+        top = "../" if name in ("case", "kernel") else ""
+        return templates.fill(
+            f"atlas/{name}.html.j2", own="atlas/atlas", site=self, here=f"{name}.html", top=top, **values
+        )
 
     # ---- the matrix
 
@@ -293,14 +297,20 @@ class Site:
     # ---- a case
 
     def _case(self, case: CaseInfo, about: str) -> str:
+        bases = self.atlas.bases
         return self._page(
             "case",
             case=case,
             about=about,
-            curves=[(basis, self.curve(case, basis)) for basis in self.atlas.bases],
+            curves=[(basis, self.curve(case, basis)) for basis in bases],
             breaks=self.judged.breaks,
             changes=text.of_case(self.judged, case),
             cells=list(zip(self.atlas.columns, self.atlas.cells[case.name], strict=True)),
+            columns={
+                "moved": [("function", ""), *((name, "n") for b in bases for name in (f"{b} before", *_MOVED))],
+                "cells": dict.fromkeys(("kernel", "series", "date", *(f"{b}, by seed" for b in bases), "again"), ""),
+                "profile": {"function": "", **dict.fromkeys(bases, "n")},
+            },
         )
 
     def curve(self, case: CaseInfo, basis: Basis) -> tuple[Chart, str]:

@@ -23,6 +23,9 @@ _RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.0
 _LABEL = 120
 """Thousandths that a label takes along an axis."""
 
+_CHARACTERS = 48
+"""Characters that stand side by side below a chart on a phone."""
+
 
 class Tick(NamedTuple):
     """A label on an axis, at a share of it in percent."""
@@ -42,7 +45,7 @@ class Chart(NamedTuple):
     def upright(self) -> int:
         """The characters of the longest label below if they are too many to be written side by side, else 0."""
         longest = max((len(tick.text) for tick in self.along), default=0)
-        return longest if longest * len(self.along) > 110 else 0
+        return longest if longest * len(self.along) > _CHARACTERS else 0
 
 
 def spaced(labels: Iterable[tuple[float, str]], room: float) -> list[Tick]:
