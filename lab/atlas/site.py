@@ -464,4 +464,4 @@ def _field(cost: float | None, base: float | None) -> tuple[str, str]:
 
 
 def _source(name: str) -> str:
-    return (paths.room("reports") / "templates" / "atlas" / name).read_text()
+    return (paths.data_folder("reports") / "templates" / "atlas" / name).read_text()

@@ -45,7 +45,7 @@ _MOST_WORKLOADS = 4
 def fill(name: str, *, more_style: str = "", more_script: str = "", **values: object) -> str:
     """The page that a template makes of some values. more_style, more_script: of ours beside those of all pages."""
     style, script = _source("page.css") + more_style, _source("page.js") + more_script
-    return _environment(paths.room("reports") / "templates").get_template(name).render(
+    return _environment(paths.data_folder("reports") / "templates").get_template(name).render(
         style=Markup(style),  # noqa: S704  (files of ours)
         script=Markup(script),  # noqa: S704
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -68,7 +68,7 @@ def _environment(folder: Path) -> jinja2.Environment:
 
 
 def _source(name: str) -> str:
-    return (paths.room("reports") / "templates" / name).read_text()
+    return (paths.data_folder("reports") / "templates" / name).read_text()
 
 
 def comparison(comparisons: Comparisons) -> str:

@@ -13,7 +13,7 @@ from .conftest import AB, KVM_GROUP, KvmLab, QemuThread, counted, counters
 
 pytestmark = pytest.mark.kvm
 
-ROOMS = Path(__file__).resolve().parents[2]
+DATA_FOLDERS = Path(__file__).resolve().parents[2]
 RESULT = "live-kvm"
 COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
 
@@ -45,7 +45,7 @@ def test_the_mode_is_live_and_the_accelerator_kvm(compared: Any) -> None:
 
 
 def test_the_document_follows_its_schema(compared: Any) -> None:
-    schema = json.loads((ROOMS / "reports" / "schemas" / "lab.ab-1.json").read_text())
+    schema = json.loads((DATA_FOLDERS / "reports" / "schemas" / "lab.ab-1.json").read_text())
     jsonschema.validate(compared, schema)
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
 )
 
-SHARED = room("workloads") / "include"
+SHARED = data_folder("workloads") / "include"
 PROGRAMS = ("compaction-stall", "large-alloc")
 
 
@@ -30,7 +30,7 @@ def build(source: Path, out: Path) -> Path:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = tmp_path_factory.mktemp("build")
-    return {name: build(room("workloads") / name, out / name) / name for name in PROGRAMS}
+    return {name: build(data_folder("workloads") / name, out / name) / name for name in PROGRAMS}
 
 
 def run(program: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
 PAGE = 4096
@@ -31,7 +31,7 @@ def build(source: Path, out: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(room("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build"))
+    return build(data_folder("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")
