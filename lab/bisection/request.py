@@ -81,14 +81,14 @@ class Recipe(Options, frozen=True, kw_only=True):
 
 def shipped() -> list[str]:
     """The names of the recipes that come with the lab."""
-    return sorted(path.stem for path in (paths.room("bisect") / "recipes").glob("*.toml"))
+    return sorted(path.stem for path in (paths.data_folder("bisect") / "recipes").glob("*.toml"))
 
 
 def load(reference: str) -> Recipe:
     """A recipe by file, or by the name of one that comes with the lab. `UserError` names the line that is wrong."""
     path = Path(reference)
     if not path.is_file() and reference in shipped():
-        path = paths.room("bisect") / "recipes" / f"{reference}.toml"
+        path = paths.data_folder("bisect") / "recipes" / f"{reference}.toml"
     if not path.is_file():
         close = difflib.get_close_matches(path.stem, shipped(), n=1)
         raise UserError(

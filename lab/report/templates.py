@@ -48,7 +48,7 @@ def _environment(folder: Path) -> jinja2.Environment:
 
 
 def _folder() -> Path:
-    return paths.room("reports") / "templates"
+    return paths.data_folder("reports") / "templates"
 
 
 def _source(name: str) -> str:

@@ -13,7 +13,7 @@ from lab.compare.measurement import Measurement
 from lab.compare.results import AbResult
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.progress import Progress
 from lab.guests import exact as guest_exact
 from lab.guests import hardware
@@ -188,7 +188,7 @@ MACHINES: dict[str, dict[str, tuple[float, ...]]] = {
 
 def write_machine(folder: Path, name: str) -> str:
     """A machine file whose costs are made up; those without a range are no estimates."""
-    machine = hardware.read(room("machines") / "zen4.toml")
+    machine = hardware.read(data_folder("machines") / "zen4.toml")
     made_up = {"l2_hit": (10.0,), "llc_hit": (100.0,), "memory": (400.0,), **MACHINES[name]}
     costs = {}
     for cost in machine.cost.given():
@@ -316,7 +316,7 @@ def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(
 def test_features_that_the_qemu_lacks_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (room("machines") / "zen4.toml").read_text()
+    text = (data_folder("machines") / "zen4.toml").read_text()
     (tmp_path / "mine.toml").write_text(text.replace(",+mmxext,", ",+mmxext,+fsrm,"))
     asked = []
 

@@ -52,9 +52,9 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
     monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [FACT])
-    monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "room")
+    monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "root")
     monkeypatch.setattr(
-        live_machine, "compose", lambda guest, kernel, room, timeout_s: (["vng", "--run"], ["qemu", "-S"])
+        live_machine, "compose", lambda guest, kernel, root, timeout_s: (["vng", "--run"], ["qemu", "-S"])
     )
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
     return found

@@ -95,7 +95,7 @@ def runner(
     )
     setup = GuestSetup(
         guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, packed_root=folder / "slice",
-        root=folder / "room", cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)], timeout_s=10,
+        root=folder / "root", cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)], timeout_s=10,
         folder=folder, fingerprint="print",
     )  # fmt: skip
     own = judge.metrics_of(workload, workload.metrics, modelled=False)

@@ -12,7 +12,7 @@ from .conftest import AB, KVM_GROUP, KvmLab, QemuThread, counted, counters
 
 pytestmark = pytest.mark.kvm
 
-ROOMS = Path(__file__).resolve().parents[2]
+DATA_FOLDERS = Path(__file__).resolve().parents[2]
 RESULT = "live-kvm"
 COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
 from .test_alloc_burst import build, needs_compiler
 
 pytestmark = needs_compiler
 
-SHARED = room("workloads") / "include"
+SHARED = data_folder("workloads") / "include"
 PROGRAMS = ("compaction-stall", "large-alloc")
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = tmp_path_factory.mktemp("build")
-    return {name: build(room("workloads") / name, out / name) / name for name in PROGRAMS}
+    return {name: build(data_folder("workloads") / name, out / name) / name for name in PROGRAMS}
 
 
 def run(program: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

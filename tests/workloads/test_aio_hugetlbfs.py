@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
 from .test_alloc_burst import build, needs_compiler
@@ -25,7 +25,7 @@ pytestmark = needs_compiler
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(room("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build")) / "aio-hugetlbfs"
+    return build(data_folder("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build")) / "aio-hugetlbfs"
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
 from .test_alloc_burst import build, needs_compiler
 
-FOLDER = room("workloads") / "syscalls"
+FOLDER = data_folder("workloads") / "syscalls"
 GROUPS = {"fs", "ipc", "mm", "net", "poll", "process", "sched", "security", "signal", "time"}
 CASES = [case.name for case in selection.load("syscalls").cases]
 
