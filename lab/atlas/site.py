@@ -6,7 +6,6 @@ Every page is a file that loads nothing: the site needs no server, and any page 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 import math
@@ -14,6 +13,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,9 @@ from lab.core import paths, records
 from lab.core.text import number, visible_lines, visible_record
 from lab.guests.costs import Basis
 from lab.kernels import architecture
-from lab.report import page
+from lab.report import plots, templates
+from lab.report.plots import Series
+from lab.report.svg import Chart
 from lab.stats.defaults import ALPHA
 from lab.stats.verdict import percent
 
@@ -38,8 +40,7 @@ _NEXT = "next"
 """The folder of a newer atlas that grows, below the complete one's."""
 
 _LARGEST = 25
-_SIZE = 1000
-_MARGIN = 20
+_MOVED = ("after", "difference")
 
 
 def write_files(paths: Sequence[Path], output: Path) -> int:
@@ -98,16 +99,6 @@ class Beside(NamedTuple):
     path: str
 
 
-class Curve(NamedTuple):
-    """A curve over the kernels: inline SVG, its ends, its A/A band, and the labels below it."""
-
-    svg: Markup
-    low: str
-    high: str
-    band: str
-    ticks: list[tuple[float, str]]
-
-
 class Site:
     """The pages of an atlas. others: the names of other atlases, and the way to them. beside: the complete one of a
     newer one that grows, or the other way round."""
@@ -130,8 +121,6 @@ class Site:
         if not is_growing and atlas.architecture != architecture.DEFAULT:
             self.source = ["--arch", atlas.architecture]
         self.judged = Judgement(atlas)
-        self._style = _source("atlas.css")
-        self._script = _source("atlas.js")
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The path and the content of every file but the data itself."""
@@ -146,12 +135,9 @@ class Site:
         yield "steps.csv", self._steps_csv()
 
     def _page(self, name: str, **values: Any) -> str:
-        return page.fill(
-            f"atlas/{name}.html.j2",
-            more_style=self._style,
-            more_script=self._script,
-            site=self,
-            **values,
+        top = "../" if name in ("case", "kernel") else ""
+        return templates.fill(
+            f"atlas/{name}.html.j2", own="atlas/atlas", site=self, here=f"{name}.html", top=top, **values
         )
 
     # ---- the matrix
@@ -215,30 +201,18 @@ class Site:
                 found.setdefault((change.case.name, basis), []).append(self.atlas.at(change.test.id))
         return found
 
-    @property
-    def rows(self) -> Markup:
-        """The body of the matrix, relative to the reference."""
+    def row(self, case: CaseInfo) -> list[tuple[str, str]]:
+        """The cells of a case in the matrix, relative to the reference: class and text of each."""
         basis = self.atlas.bases[0]
-        at = self.atlas.at(self.reference.id)
-        breaks = [bool(self.starts(column)) for column in self.atlas.columns]
-        places = {case.name: number for number, case in enumerate(self.atlas.cases)}
-        parts = []
-        for group, cases in self.atlas.groups.items():
-            columns = len(self.atlas.columns)
-            parts.append(f'<tbody><tr class="group"><th scope="rowgroup" colspan="{columns + 1}">')
-            parts.append(f"<bdi>{html.escape(group)}</bdi></th></tr>")
-            for case in cases:
-                costs = self._means(case, basis)
-                steps = self._steps.get((case.name, basis), [])
-                link = f'<a href="case/{html.escape(case.slug)}.html"><bdi>{html.escape(case.short)}</bdi></a>'
-                parts.append(f'<tr data-row="{places[case.name]}"><th scope="row">{link}</th>')
-                for index, cost in enumerate(costs):
-                    kind, shown = _field(cost, costs[at])
-                    words = [kind, "b" * breaks[index], "s" * (index in steps)]
-                    parts.append(f'<td tabindex="-1" class="{" ".join(filter(None, words))}">{shown}</td>')
-                parts.append("</tr>\n")
-            parts.append("</tbody>")
-        return Markup("".join(parts))  # noqa: S704  (escaped)
+        costs, steps = self._means(case, basis), self._steps.get((case.name, basis), [])
+        base = costs[self.atlas.at(self.reference.id)]
+        fields = [_field(cost, base) for cost in costs]
+        marks = zip(self._breaks, (" s" * (i in steps) for i in range(len(costs))), strict=True)
+        return [(f"{kind}{cut}{step}".strip(), shown) for (kind, shown), (cut, step) in zip(fields, marks, strict=True)]
+
+    @cached_property
+    def _breaks(self) -> list[str]:
+        return [" b" * bool(self.starts(column)) for column in self.atlas.columns]
 
     def _means(self, case: CaseInfo, basis: Basis) -> list[float | None]:
         return [cell.mean(basis) if isinstance(cell, Cell) else None for cell in self.atlas.cells[case.name]]
@@ -323,57 +297,42 @@ class Site:
     # ---- a case
 
     def _case(self, case: CaseInfo, about: str) -> str:
+        bases = self.atlas.bases
         return self._page(
             "case",
             case=case,
             about=about,
-            curves=[(basis, self.curve(case, basis)) for basis in self.atlas.bases],
+            curves=[(basis, self.curve(case, basis)) for basis in bases],
             breaks=self.judged.breaks,
             changes=text.of_case(self.judged, case),
             cells=list(zip(self.atlas.columns, self.atlas.cells[case.name], strict=True)),
+            columns={
+                "moved": [("function", ""), *((name, "n") for b in bases for name in (f"{b} before", *_MOVED))],
+                "cells": dict.fromkeys(("kernel", "series", "date", *(f"{b}, by seed" for b in bases), "again"), ""),
+                "profile": {"function": "", **dict.fromkeys(bases, "n")},
+            },
         )
 
-    def curve(self, case: CaseInfo, basis: Basis) -> Curve:
-        """The cost over the kernels, a line for each chain, and the steps."""
+    def curve(self, case: CaseInfo, basis: Basis) -> tuple[Chart, str]:
+        """The cost over the kernels, a line for each chain, and the steps; and the A/A band in words.
+
+        The picture's band is the threshold around the first cost.
+        """
         costs = self._means(case, basis)
-        known = [cost for cost in costs if cost is not None]
-        low, high = (min(known), max(known)) if known else (0.0, 0.0)
-        # A case that does not change is a flat line: its threshold is a quarter of the height at most.
-        middle = (low + high) / 2
-        span = max(high - low, 4 * self.atlas.threshold * middle)
-        band = self.judged.band(case, basis).half_width(self.atlas.seeds)
-        last = max(len(costs) - 1, 1)
-
-        def x(index: float) -> float:
-            return round(_MARGIN + index / last * (_SIZE - 2 * _MARGIN), 1)
-
-        def y(cost: float) -> float:
-            share = (cost - middle) / span + 0.5 if span else 0.5
-            return round(_SIZE - 3 * _MARGIN - share * (_SIZE - 6 * _MARGIN), 1)
-
-        points = {index: f"{x(index)} {y(cost)}" for index, cost in enumerate(costs) if cost is not None}
+        known = [cost for cost in costs if cost is not None] or [0.0]
         chain = [self._chain_of.get(column.id, -1) for column in self.atlas.columns]
-        path, before = "", -1
-        for index, point in points.items():
-            path += f"{'L' if before >= 0 and chain[before] == chain[index] else 'M'}{point}"
-            before = index
-        cuts = [x(i - 0.5) for i, column in enumerate(self.atlas.columns) if self.starts(column)]
-        marked = [points[index] for index in self._steps.get((case.name, basis), []) if index in points]
-        label = f"{case.name}: {number(low)} to {number(high)} {basis} in {len(known)} kernels"
-        svg = (
-            f'<svg viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none" role="img" '
-            f'aria-label="{html.escape(label)}"><path class="cut" d="{"".join(f"M{cut} 0V{_SIZE}" for cut in cuts)}"/>'
-            f'<path class="level" d="{path}"/><path class="points" d="{"".join(f"M{p}h0" for p in points.values())}"/>'
-            f'<path class="steps" d="{"".join(f"M{p}h0" for p in marked)}"/></svg>'
+        there = [i for i, cost in enumerate(costs) if cost is not None]
+        series = Series(
+            values=costs,
+            names=[self.label(column) for column in self.atlas.columns],
+            band=(known[0] * (1 - self.atlas.threshold), known[0] * (1 + self.atlas.threshold)),
+            steps=self._steps.get((case.name, basis), []),
+            cuts=[i for before, i in pairwise(there) if chain[before] < 0 or chain[before] != chain[i]],
         )
-        every = max(1, len(costs) // 30)
-        ticks = [
-            (x(index) / _SIZE * 100, self.label(column))
-            for index, column in enumerate(self.atlas.columns)
-            if index % every == 0
-        ]
-        width = f"±{100 * math.expm1(band):.1f} %" if math.isfinite(band) else "not known"
-        return Curve(Markup(svg), number(low), number(high), width, ticks)  # noqa: S704  (escaped)
+        label = f"{case.name}: {number(min(known))} to {number(max(known))} {basis} in {len(there)} kernels"
+        half = self.judged.band(case, basis).half_width(self.atlas.seeds)
+        width = f"±{100 * math.expm1(half):.1f} %" if math.isfinite(half) else "not known"
+        return plots.series(series, label), width
 
     # ---- a kernel
 
@@ -461,7 +420,3 @@ def _field(cost: float | None, base: float | None) -> tuple[str, str]:
         return kind, f"x{ratio:.0f}"
     change = math.floor(100 * (ratio - 1) + 0.5)
     return kind, f"{'+' if change > 0 else '-'}{abs(change)}" if change else "0"
-
-
-def _source(name: str) -> str:
-    return (paths.room("reports") / "templates" / "atlas" / name).read_text()

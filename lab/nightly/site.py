@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
-
-from markupsafe import Markup
 
 from lab import report
 from lab.compare import result_folders
@@ -36,9 +33,10 @@ from lab.nightly import record, team
 from lab.nightly.events import PlanState
 from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
-from lab.report import bisection_text, inputs, mail, page, plots
+from lab.report import bisection_text, inputs, mail, plots, templates
 from lab.report.openmetrics import family, sample
-from lab.report.plots import SIZE, Axis, Scale, Tick
+from lab.report.plots import Series
+from lab.report.svg import Chart, Scale
 from lab.stats.defaults import THRESHOLD
 from lab.stats.verdict import percent
 
@@ -106,7 +104,7 @@ class _Site:
         yield "metrics.txt", render_metrics(self.plan, self.nights, self.state, self.trends)
 
     def _page(self, name: str, top: str, **values: Any) -> str:
-        return page.fill(
+        return templates.fill(
             f"nightly/{name}.html.j2", plan=self.plan, top=top, acks=self.state.acks, tone=_tone,
             night_tone=_night_tone, step_tone=_step_tone, short=record.short, **values,
         )  # fmt: skip
@@ -272,44 +270,19 @@ def _mail(event: Event) -> str | None:
 
 # ---- pictures
 
-_MARGIN = 30
-_MOST_NIGHTS = 12
-"""Labels below a trend."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """A trend as inline SVG, stretched to its container, and the labels at its left side and below."""
-
-    svg: Markup
-    up: list[Tick]
-    along: list[Tick]
-
-
-def picture(trend: Trend, *, label: str) -> Picture:
-    """Draw points in their order, steps as vertical lines between them, rings around outliers.
-
-    The band is the threshold around the first value.
-    """
-    values = {i: dot.value for i, dot in enumerate(trend.points) if dot.value is not None}
-    first = next(iter(values.values()), 0.0)
-    band = (first / (1 + THRESHOLD), first * (1 + THRESHOLD))
-    axis, last = Axis.of([*values.values(), *band]), max(len(trend.points) - 1, 1)
-
-    def x(i: float) -> float:
-        return round(_MARGIN + i / last * (SIZE - 2 * _MARGIN), 1)
-
-    points = {i: f"{x(i)} {axis.at(value)}" for i, value in values.items()}
-    outliers = [point for i, point in points.items() if i in trend.outliers]
-    top, bottom = axis.at(band[1]), axis.at(band[0])
-    parts = [f'<rect class="band" y="{top}" width="{SIZE}" height="{bottom - top}"/>', axis.grid()]
-    parts += [f'<path class="step" d="M{x(change.at - 0.5)} 0V{SIZE}"/>' for change in trend.changes]
-    parts.append(f'<path class="outliers" d="{"".join(f"M{point}h0" for point in outliers)}"/>')
-    parts.append(f'<path class="level" d="M{"L".join(points.values())}"/>' if points else "")
-    parts.append(f'<path class="points" d="{"".join(f"M{point}h0" for point in points.values())}"/>')
-    each = math.ceil(len(trend.points) / _MOST_NIGHTS)
-    along = [Tick(at=x(i) / 10, text=str(trend.points[i].night)) for i in range(0, len(trend.points), each or 1)]
-    return Picture(svg=plots.drawn(parts, label), up=axis.ticks(), along=along)
+def picture(trend: Trend, *, label: str) -> Chart:
+    """A trend with its steps and outliers; the band is the threshold around the first value."""
+    values = [dot.value for dot in trend.points]
+    first = next((value for value in values if value is not None), 0.0)
+    series = Series(
+        values=values,
+        names=[str(dot.night) for dot in trend.points],
+        band=(first / (1 + THRESHOLD), first * (1 + THRESHOLD)),
+        steps=[change.at for change in trend.changes],
+        outliers=trend.outliers,
+    )
+    return plots.series(series, label)
 
 
 def _ratios(trend: Trend) -> list[float | None]:

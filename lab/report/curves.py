@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from markupsafe import Markup
+from typing import NamedTuple
 
 from lab.compare.counters import Point, Timeline
 from lab.compare.results import AbResult, CaseResult
 from lab.core.text import number, visible
-from lab.report import plots, wording
-from lab.report.plots import SIZE, Axis, Curve, Tick, drawn
+from lab.report import plots, svg, wording
+from lab.report.plots import Curve
+from lab.report.svg import SIZE, Axis, Chart, Tick
 
 MOST_SEEDS = 24
 """Curves that are drawn of each arm; more would hide each other."""
@@ -71,34 +70,20 @@ class TimelineView:
         return KNOWN.get(self.name) or Meaning(f"{self.name}, as the program reported it", number, number)
 
     @property
-    def _axis(self) -> Axis:
-        return Axis(low=0.0, high=self.timeline.largest * 1.03)
-
-    @property
-    def up(self) -> list[Tick]:
-        """Labels of the values; sizes at powers of two."""
-        if self.meaning.up is not _bytes:
-            return self._axis.ticks()
-        step = 2 ** math.ceil(math.log2(self.timeline.largest / 4))
-        sizes = range(0, math.floor(self._axis.high) + 1, max(step, 1))
-        return [Tick(at=self._axis.at(size) / 10, text=_bytes(size)) for size in sizes]
-
-    @property
-    def ticks(self) -> list[Tick]:
-        """Labels along, at round times."""
-        longest = self.timeline.longest
-        return [Tick(at=100 * t / longest, text=self.meaning.along(t)) for t in plots.round_values(0.0, longest)[0]]
-
-    @property
-    def plot(self) -> Markup:
-        """All curves."""
-        axis, longest = self._axis, self.timeline.longest
+    def chart(self) -> Chart:
+        """All curves, with labels at round times; those of sizes at powers of two."""
+        largest, longest = self.timeline.largest, self.timeline.longest
+        axis = Axis(low=0.0, high=largest * 1.03)
+        up = axis.ticks()
+        if self.meaning.up is _bytes:
+            step = max(2 ** math.ceil(math.log2(largest / 4)), 1)
+            up = [Tick(axis.at(size) / 10, _bytes(size)) for size in range(0, math.floor(axis.high) + 1, step)]
         parts = []
         for arm in _ARMS:
             curves = list(self.timeline.curves[arm].values())[:MOST_SEEDS]
-            lines = [_line(curve, axis, longest) for curve in curves]
-            parts.append(f'<path class="line over {arm}" d="{"".join(lines)}"/>')
-        return drawn(parts, self.description)
+            parts.append(svg.path(f"line over {arm}", "".join(_line(curve, axis, longest) for curve in curves)))
+        along = [Tick(100 * t / longest, self.meaning.along(t)) for t in svg.round_values(0.0, longest)[0]]
+        return Chart(svg.picture(parts, self.description), up, along)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -162,31 +147,19 @@ class Sweep:
         return f"{self.name}: {', '.join(points)}: {self.verdict}"
 
     @property
-    def view(self) -> dict[str, Any]:
-        """The curve in the values of the page's template: test over base, base being the line at 1."""
-        places = {_size(case): place for case, place in zip(self.cases, self._places(), strict=True)}
-        spans = [
-            (_size(case), *_span(case.primary.interval, ratio))
-            for case in self.cases
-            if (ratio := case.primary.ratio) is not None
-        ]
-        curves = [
-            Curve(arm="base", points=[(size, 1.0, 1.0, 1.0) for size, *_ in spans]),
-            Curve(arm="test", points=spans),
-        ]
+    def chart(self) -> Chart:
+        """Test over base by the size, on a logarithmic line; base is the line at 1."""
+        known = [(_size(case), case.primary.interval, case.primary.ratio) for case in self.cases]
+        spans = [(size, *_span(between, ratio)) for size, between, ratio in known if ratio is not None]
+        base = [(size, 1.0, 1.0, 1.0) for size, *_ in spans]
         axis = Axis.of([1.0, *(ratio for _, *span in spans for ratio in span)])
-        return {
-            "name": self.name,
-            "verdict": self.verdict,
-            "plot": plots.curves(curves, self.line, at=lambda size: places[int(size)], axis=axis),
-            "ticks": [Tick(at=place / 10, text=shown_size(size)) for size, place in places.items()],
-            "up": axis.ticks(plots.in_percent),
-        }
+        sizes = {float(_size(case)): shown_size(_size(case)) for case in self.cases}
+        logs = [math.log(size) for size in sizes]
 
-    def _places(self) -> list[int]:
-        """The places of the sizes on a logarithmic line."""
-        logs = [math.log(_size(case)) for case in self.cases]
-        return [round(SIZE * (0.04 + 0.92 * (log - logs[0]) / (logs[-1] - logs[0]))) for log in logs]
+        def at(size: float) -> float:
+            return round(SIZE * (0.04 + 0.92 * (math.log(size) - logs[0]) / (logs[-1] - logs[0])))
+
+        return plots.curves([Curve("base", base), Curve("test", spans)], self.line, sizes, at, (axis, svg.in_percent))
 
 
 def sweeps_of(result: AbResult) -> list[Sweep]:

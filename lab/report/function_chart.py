@@ -26,6 +26,7 @@ from lab.core.text import visible_record, xml
 from lab.kernels import architecture
 from lab.report import plots
 from lab.report.explain_text import cells, change, initcall_cells, level_cells, short, unit_of
+from lab.report.svg import document, rect, text, themes
 from lab.stats.verdict import Outcome
 
 MOST_FUNCTIONS = 20
@@ -100,30 +101,20 @@ def svg(explanation: Explanation, cost: Cost = "cycles", *, title: str, machine:
     bars = _bars(explanation, cost)
     rows = [*bars.rows, *([bars.others] if bars.others else [])]
     height = _TOP + len(rows) * _ROW + _FOOT
+    subtitle = _subtitle(explanation, cost, unit_of(cost, machine))
+    foot = f"{unit_of(cost)} per operation, test against base: right more, left less"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="13">',
-        _STYLE,
-        f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
-        _text(_MARGIN, 28, title, WIDTH - 2 * _MARGIN, 'font-weight="bold"'),
-        _text(_MARGIN, 50, _subtitle(explanation, cost, unit_of(cost, machine)), WIDTH - 2 * _MARGIN),
+        _text(_MARGIN, 28, title, WIDTH - 2 * _MARGIN, "ink title"),
+        _text(_MARGIN, 50, subtitle, WIDTH - 2 * _MARGIN),
         *(_drawn(row, number, explanation, cost, bars) for number, row in enumerate(rows)),
-        _text(
-            _MARGIN,
-            height - 14,
-            f"{unit_of(cost)} per operation, test against base: right more, left less",
-            WIDTH,
-            'class="soft"',
-        ),
-        "</svg>",
+        _text(_MARGIN, height - 14, foot, WIDTH, "soft"),
     ]
-    return "\n".join(parts) + "\n"
+    return document(WIDTH, height, parts, title=title, description=f"{subtitle}. {foot}", style=_STYLE)
 
 
-_STYLE = (
-    "<style>.paper{fill:#fff}text{fill:#16191d}.soft{fill:#57606a}.more{fill:#c8531c}.less{fill:#2f74c0}"
-    ".zero{fill:#57606a}@media (prefers-color-scheme:dark){.paper{fill:#12161b}text{fill:#e3e8ee}"
-    ".soft{fill:#a3adb8}.more{fill:#ff9a52}.less{fill:#6aaeff}.zero{fill:#a3adb8}}</style>"
+_STYLE = "text{font:13px DejaVu Sans Mono,Menlo,Consolas,monospace}.title{font-weight:bold}" + themes(
+    ".paper{fill:#fff}.ink{fill:#16191d}.soft,.zero{fill:#57606a}.more{fill:#c8531c}.less{fill:#2f74c0}",
+    ".paper{fill:#12161b}.ink{fill:#e3e8ee}.soft,.zero{fill:#a3adb8}.more{fill:#ff9a52}.less{fill:#6aaeff}",
 )
 
 
@@ -133,14 +124,12 @@ def _drawn(row: FunctionRow, number: int, explanation: Explanation, cost: Cost, 
     delta, top = float(test - base), _TOP + number * _ROW
     space = WIDTH - _NAMES - _NUMBERS - 2 * _MARGIN
     zero, end = (_MARGIN + _NAMES + space * (x - bars.low) / ((bars.high - bars.low) or 1.0) for x in (0.0, delta))
-    kind = "more" if delta > 0 else "less"
     label = cells(explanation, row, cost, same=False)
     tip = f"{row.name} ({row.space})\nbase {short(base)}, test {short(test)}\n{label[3]} ({change(base, test)})"
-    left, width = min(zero, end), abs(end - zero)
     return (
         f"<g><title>{xml(tip)}</title>{_text(_MARGIN, top + 16, row.name, _NAMES - 10)}"
-        f'<rect class="{kind}" x="{left:.2f}" width="{width:.2f}" y="{top + 4}" height="{_ROW - 8}"/>'
-        f'<rect class="zero" x="{zero:.2f}" y="{top}" width="1" height="{_ROW}"/>'
+        f"{rect('more' if delta > 0 else 'less', min(zero, end), top + 4, abs(end - zero), _ROW - 8)}"
+        f"{rect('zero', zero, top, 1, _ROW)}"
         f"{_text(WIDTH - _MARGIN - _NUMBERS + 10, top + 16, label[3], _NUMBERS)}</g>"
     )
 
@@ -150,12 +139,10 @@ def _subtitle(explanation: Explanation, cost: Cost, unit: str) -> str:
     return f"{unit} per operation: {short(base)} -> {short(test)} ({change(base, test)})"
 
 
-def _text(left: float, baseline: int, text: str, width: float, style: str = "") -> str:
+def _text(left: float, baseline: int, words: str, width: float, kind: str = "ink") -> str:
     """Text cut to so many pixels."""
     characters = int(width / _CHARACTER)
-    if len(text) > characters:
-        text = text[: characters - 1] + "…"
-    return f'<text x="{left:g}" y="{baseline}"{f" {style}" if style else ""}>{xml(text)}</text>'
+    return text(left, baseline, words if len(words) <= characters else f"{words[: characters - 1]}…", kind)
 
 
 # ---- on a page

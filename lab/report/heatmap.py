@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lab.compare.matrix_results import Cell, MatrixResult, state
 from lab.core.text import xml
-from lab.report import matrix_text, wording
+from lab.report import matrix_text, svg, wording
 from lab.report.inputs import StoredMatrix
 from lab.stats import verdict
 from lab.stats.verdict import percent
@@ -91,26 +91,20 @@ def matrix(stored: StoredMatrix) -> str:
     width = max(left + len(grid.columns) * (wide + _GAP), least, 9 * 78) + _MARGIN
     height = bottom + 84
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'role="img" aria-labelledby="title description" font-family="system-ui, DejaVu Sans, sans-serif" '
-        'font-size="12">',
-        f'<title id="title">{xml(title)}</title>',
-        f'<desc id="description">{xml(_description(result))}</desc>',
-        _style(),
-        f'<rect class="paper" width="{width}" height="{height}"/>',
-        f'<text class="ink" x="{_MARGIN}" y="28" font-size="15" font-weight="bold">{xml(title)}</text>',
-        _text(_MARGIN, 48, result.summary),
-        _text(_MARGIN, _TOP + 20, grid.corner),
+        svg.text(_MARGIN, 28, title, "ink title"),
+        svg.text(_MARGIN, 48, result.summary),
+        svg.text(_MARGIN, _TOP + 20, grid.corner),
     ]
     for column, name in enumerate(grid.columns):
         middle = left + column * (wide + _GAP) + wide // 2
-        parts.append(f'<text class="ink" x="{middle}" y="{_TOP + 20}" text-anchor="middle">{xml(name)}</text>')
+        parts.append(svg.text(middle, _TOP + 20, name, "ink middle"))
     for row, (name, cells) in enumerate(zip(grid.rows, grid.cells, strict=True)):
         top = _TOP + _HEAD + row * (_CELL_HEIGHT + _GAP)
-        parts.append(_text(_MARGIN, top + 27, name))
+        parts.append(svg.text(_MARGIN, top + 27, name))
         for column, cell in enumerate(cells):
             parts += _drawn(cell, result.baseline, left + column * (wide + _GAP), top, wide)
-    return "\n".join([*parts, *_legend(bottom + 14, result), _text(_MARGIN, height - 14, foot), "</svg>"]) + "\n"
+    parts += [*_legend(bottom + 14, result), svg.text(_MARGIN, height - 14, foot)]
+    return svg.document(width, height, parts, title=title, description=_description(result), style=_style())
 
 
 def _drawn(cell: Cell, baseline: str, left: int, top: int, wide: int) -> list[str]:
@@ -126,15 +120,14 @@ def _drawn(cell: Cell, baseline: str, left: int, top: int, wide: int) -> list[st
         "ratio": "" if cell.ratio is None else repr(cell.ratio),
     }
     data = " ".join(f'data-{name}="{_attribute(fact)}"' for name, fact in facts.items())
-    text = f'class="on-{kind}" x="{left + wide // 2}" text-anchor="middle"'
-    edge = ' stroke-dasharray="4 3"' if word == "unknown" else ""
-    mark = " edged" if word in ("unknown", "baseline") else ""
+    middle, words = left + wide // 2, _attribute(described(cell, baseline))
+    mark = {"unknown": " edged open", "baseline": " edged"}.get(word, "")
     return [
-        f'<g class="cell" role="img" aria-label="{_attribute(described(cell, baseline))}" {data}>',
+        f'<g class="cell" role="img" aria-label="{words}" {data}>',
         f"<title>{xml(described(cell, baseline))}</title>",
-        f'<rect class="{kind}{mark}" x="{left}" y="{top}" width="{wide}" height="{_CELL_HEIGHT}" rx="3"{edge}/>',
-        f'<text {text} y="{top + 20}" font-size="13">{xml(value)}</text>',
-        f'<text {text} y="{top + 37}">{xml(change)}</text>',
+        svg.rect(f"{kind}{mark}", left, top, wide, _CELL_HEIGHT, ' rx="3"'),
+        svg.text(middle, top + 20, value, f"on-{kind} middle value"),
+        svg.text(middle, top + 37, change, f"on-{kind} middle"),
         "</g>",
     ]
 
@@ -171,8 +164,7 @@ def _legend(top: int, result: MatrixResult) -> list[str]:
     for number, (kind, text) in enumerate(legend(result).items()):
         left = _MARGIN + (number % 5) * 140
         high = top + (number // 5) * 18
-        parts.append(f'<rect class="{kind}" x="{left}" y="{high}" width="14" height="12" rx="2"/>')
-        parts.append(_text(left + 20, high + 10, text))
+        parts += [svg.rect(kind, left, high, 14, 12, ' rx="2"'), svg.text(left + 20, high + 10, text)]
     return parts
 
 
@@ -204,11 +196,9 @@ def _style() -> str:
         dark.append(f".{name}{{fill:{colour.dark}}}.{ink}{{fill:{colour.dark_ink}}}")
     light.append(f".edged{{stroke:{_PAPER.light_ink};stroke-width:1.5}}")
     dark.append(f".edged{{stroke:{_PAPER.dark_ink}}}")
-    return f"<style>{''.join(light)}@media (prefers-color-scheme:dark){{{''.join(dark)}}}</style>"
-
-
-def _text(left: int, baseline: int, text: str) -> str:
-    return f'<text class="ink" x="{left}" y="{baseline}">{xml(text)}</text>'
+    font = "text{font:12px system-ui,DejaVu Sans,sans-serif}.middle{text-anchor:middle}.open{stroke-dasharray:4 3}"
+    sizes = ".ink.title{font-size:15px;font-weight:bold}.value{font-size:13px}"
+    return font + sizes + svg.themes("".join(light), "".join(dark))
 
 
 def _attribute(text: str) -> str:

@@ -1,34 +1,29 @@
-"""`html`: a page in one file that loads nothing. Templates are in `reports/templates`, its pictures are `plots`."""
+"""`html` of comparisons: every case with its samples, counters and functions, and the environment of both arms."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from lab.compare import counters, explain
 from lab.compare.live_results import Live
 from lab.compare.results import AbResult, CaseResult, mean, numbers
-from lab.core import paths
 from lab.core.text import listed, number, plural, visible
 from lab.guests import costs
-from lab.guests.host import HostFact
 from lab.kernels import architecture
-from lab.report import by_hand, function_chart, plots, wording
-from lab.report.curves import TimelineView, sweeps_of
+from lab.report import by_hand, function_chart, plots, templates, wording
+from lab.report.curves import Sweep, TimelineView, sweeps_of
 from lab.report.function_chart import Functions
 from lab.report.inputs import Comparisons, StoredComparison
-from lab.report.plots import Curve, Scale, Tick
+from lab.report.plots import Curve
+from lab.report.svg import Chart, Scale
 from lab.report.wording import shown
-from lab.stats.verdict import Comparison, percent
+from lab.stats.verdict import Comparison
 
 MOST_ROWS = 100
 """Pairs that are listed number by number; of more, the page shows the plot and a few quantiles."""
@@ -42,35 +37,6 @@ _FEWEST_FOR_DISTRIBUTION = 12
 _MOST_WORKLOADS = 4
 
 
-def fill(name: str, *, more_style: str = "", more_script: str = "", **values: object) -> str:
-    """The page that a template makes of some values. more_style, more_script: of ours beside those of all pages."""
-    style, script = _source("page.css") + more_style, _source("page.js") + more_script
-    return _environment(paths.room("reports") / "templates").get_template(name).render(
-        style=Markup(style),  # noqa: S704  (files of ours)
-        script=Markup(script),  # noqa: S704
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        **values,
-    )  # fmt: skip
-
-
-@cache
-def _environment(folder: Path) -> jinja2.Environment:
-    """The templates of a folder, each compiled once, and the words that all may use."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"wording": wording, "number": number, "percent": percent}
-    return environment
-
-
-def _source(name: str) -> str:
-    return (paths.room("reports") / "templates" / name).read_text()
-
-
 def comparison(comparisons: Comparisons) -> str:
     """The whole page."""
     views = [
@@ -80,7 +46,7 @@ def comparison(comparisons: Comparisons) -> str:
     together: dict[str, list[CaseView]] = {}
     for case in [case for view in views for case in view.cases]:
         together.setdefault(case.case.name, []).append(case)
-    return fill(
+    return templates.fill(
         "page.html.j2",
         comparisons=comparisons,
         views=views,
@@ -129,7 +95,7 @@ class CaseView:
         return wording.unit(self.primary, self.stored.result, versions=False)
 
     @property
-    def strip(self) -> Markup:
+    def strip(self) -> Chart:
         """Raw samples of both arms."""
         label = (
             f"{self.primary.name} of {len(self.primary.base)} pairs: base {_range(self.primary.base)}, "
@@ -138,15 +104,10 @@ class CaseView:
         return plots.strip(self.primary.base, self.primary.test, label)
 
     @property
-    def distribution(self) -> Markup | None:
+    def distribution(self) -> Chart | None:
         """The same values by how often they were seen; None of few values."""
         few = len(self.primary.base) < _FEWEST_FOR_DISTRIBUTION
         return None if few else plots.distribution(self.primary.base, self.primary.test)
-
-    @property
-    def ticks(self) -> list[Tick]:
-        """The labels of the samples' axis."""
-        return plots.axis_of(self.primary.base, self.primary.test).ticks()
 
     @cached_property
     def rows(self) -> list[tuple[Any, Any, Any]]:
@@ -166,8 +127,8 @@ class CaseView:
         ]
 
     @property
-    def percentiles(self) -> list[dict[str, Any]]:
-        """Percentile curves: one plot per family that the case has."""
+    def percentiles(self) -> list[tuple[str, str, Chart]]:
+        """Percentile curves: family, unit, and a chart."""
         return [self._curves(family, points) for family, points in counters.percentiles(self.case).items()]
 
     @cached_property
@@ -195,21 +156,17 @@ class CaseView:
         explanation = explain.remembered(self.stored.folder, self.case)
         return function_chart.view(explanation, self.case) if explanation else None
 
-    def _curves(self, family: str, points: Sequence[tuple[float, Comparison]]) -> dict[str, Any]:
-        curves = []
-        for arm in ("base", "test"):
-            arms = [(share, numbers(c.base if arm == "base" else c.test)) for share, c in points]
-            spans = [(share, min(values), mean(values) or 0.0, max(values)) for share, values in arms if values]
-            curves.append(Curve(arm=arm, points=spans))
+    def _curves(self, family: str, points: Sequence[tuple[float, Comparison]]) -> tuple[str, str, Chart]:
+        arms = {"base": [numbers(c.base) for _, c in points], "test": [numbers(c.test) for _, c in points]}
+        curves = [
+            Curve(arm, [(p[0], min(v), mean(v) or 0.0, max(v)) for p, v in zip(points, values, strict=True) if v])
+            for arm, values in arms.items()
+        ]
         unit = wording.unit(points[0][1], self.stored.result, versions=False)
-        means = [f"{share:g} %: base {shown(c.base)}, test {shown(c.test)}" for share, c in points]
-        return {
-            "family": family,
-            "unit": unit,
-            "plot": plots.curves(curves, f"percentiles of {family} in {unit}; {'; '.join(means)}"),
-            "ticks": [Tick(at=plots.share_at(share) / 10, text=f"{share:g} %") for share, _ in points],
-            "up": plots.curves_axis(curves).ticks(),
-        }
+        means = "; ".join(f"{share:g} %: base {shown(c.base)}, test {shown(c.test)}" for share, c in points)
+        along = {share: f"{share:g} %" for share, _ in points}
+        label = f"percentiles of {family} in {unit}; {means}"
+        return family, unit, plots.curves(curves, label, along, plots.share_at)
 
 
 def _range(values: Sequence[float | None]) -> str:
@@ -240,9 +197,9 @@ class ResultView:
         ]
 
     @property
-    def sweeps(self) -> list[dict[str, Any]]:
-        """The curve of each sweep."""
-        return [sweep.view for sweep in sweeps_of(self.result)]
+    def sweeps(self) -> list[Sweep]:
+        """The sweeps."""
+        return sweeps_of(self.result)
 
     @cached_property
     def scale(self) -> Scale:
@@ -261,11 +218,12 @@ class ResultView:
         return [name for name in self.result.beside if name in costs.BASES]
 
     @property
-    def groups(self) -> list[tuple[str, ...]]:
-        """The cases of a result that is summarised by group and verdict, without verdicts that no case has."""
+    def groups(self) -> tuple[dict[str, str], list[tuple[str, ...]]]:
+        """The cases of a summarised result by group and verdict: columns, without verdicts of no case, and rows."""
         summary = wording.summary(self.result)
         columns = list(zip(*summary.counts, strict=True)) if summary else []
-        return list(zip(*(column for column in columns if set(column[1:]) != {"0"}), strict=True))
+        title, *rows = zip(*(column for column in columns if set(column[1:]) != {"0"}), strict=True)
+        return {name: "n" if i else "" for i, name in enumerate(title)}, rows
 
     @property
     def words(self) -> list[str]:
@@ -315,9 +273,9 @@ class ResultView:
         ]
 
     @property
-    def live(self) -> LiveView | None:
+    def live(self) -> dict[str, Any] | None:
         """The host gate and the rounds, of live mode."""
-        return LiveView(self.result.live) if self.result.live else None
+        return live_values(self.result.live) if self.result.live else None
 
     @property
     def commands(self) -> list[str]:
@@ -346,39 +304,24 @@ class ResultView:
 _STATES = ("kept", "disturbed", "repeated", "died")
 
 
-@dataclass(frozen=True)
-class LiveView:
+def live_values(live: Live) -> dict[str, Any]:
     """The values in the template of live mode: the host, every round, and each case's noise."""
-
-    live: Live
-
-    @property
-    def sentence(self) -> str:
-        """The quietness of the host, in a sentence."""
-        rounds, counted = self.live.rounds, sum(each.counts for each in self.live.rounds)
-        limited = [fact.name for fact in self.live.host if fact.state == "limited"]
-        parts = [f"{counted} rounds count, of {len(rounds)} that were tried"]
-        for state in _STATES[1:]:
-            if count := sum(each.state == state for each in rounds):
-                parts.append(f"{count} {state}")
-        quiet = f"the host adds noise: {', '.join(limited)}" if limited else "nothing about the host adds noise"
-        return f"{', '.join(parts)}; {quiet}"
-
-    @property
-    def host(self) -> list[HostFact]:
-        """The host's facts, what adds noise first."""
-        return sorted(self.live.host, key=lambda fact: fact.state != "limited")
-
-    @property
-    def states(self) -> list[str]:
-        """The states that rounds can be filtered by."""
-        states = {each.state for each in self.live.rounds}
-        return [state for state in _STATES if state in states]
-
-    @property
-    def noise(self) -> list[tuple[str, ...]]:
-        """The sampling of each case: rounds, iterations, both deviations, warm-up, outlying rounds."""
-        return [
+    states = {each.state for each in live.rounds}
+    facts = [
+        ("accelerator", live.accelerator),
+        ("virtme-ng", live.virtme_ng),
+        ("duet", "both arms' guests at once, side by side" if live.duet else ""),
+        ("huge pages", f"guest memory in pages of {live.hugepage_kb} KiB" if live.hugepage_kb else ""),
+    ]
+    for name, shape in live.shapes.items():
+        cpus = "; ".join(",".join(map(str, cpu_set.cpus)) for cpu_set in live.cpu_sets.get(name, []))
+        facts.append((f"guest of {name}", f"-smp {shape.smp}, on host CPUs {cpus}"))
+    return {
+        "rounds": live.rounds,
+        "sentence": _quietness(live),
+        "host": sorted(live.host, key=lambda fact: fact.state != "limited"),  # what adds noise first
+        "states": [state for state in _STATES if state in states],
+        "noise": [
             (
                 case,
                 str(sampling.blocks),
@@ -388,32 +331,26 @@ class LiveView:
                 str(sampling.warm_up),
                 ", ".join(str(block + 1) for block in sampling.outliers),
             )
-            for case, sampling in self.live.sampling.items()
-        ]
-
-    @property
-    def facts(self) -> list[tuple[str, str]]:
-        """The guests' accelerator, memory, shape and host CPUs, each by its name."""
-        live = self.live
-        facts = [
-            ("accelerator", live.accelerator),
-            ("virtme-ng", live.virtme_ng),
-            ("duet", "both arms' guests at once, side by side" if live.duet else ""),
-            ("huge pages", f"guest memory in pages of {live.hugepage_kb} KiB" if live.hugepage_kb else ""),
-        ]
-        for name, shape in live.shapes.items():
-            cpus = "; ".join(",".join(map(str, cpu_set.cpus)) for cpu_set in live.cpu_sets.get(name, []))
-            facts.append((f"guest of {name}", f"-smp {shape.smp}, on host CPUs {cpus}"))
-        return [(name, text) for name, text in facts if text]
-
-    @property
-    def commands(self) -> list[tuple[str, str]]:
-        """The command of each workload's guest in each arm."""
-        return [
+            for case, sampling in live.sampling.items()
+        ],
+        "facts": [(name, text) for name, text in facts if text],
+        "commands": [
             (f"{workload}, {arm}", shlex.join(command.vng))
-            for workload, arms in self.live.commands.items()
+            for workload, arms in live.commands.items()
             for arm, command in arms.items()
-        ]
+        ],
+    }
+
+
+def _quietness(live: Live) -> str:
+    """The quietness of the host, in a sentence."""
+    limited = [fact.name for fact in live.host if fact.state == "limited"]
+    parts = [f"{sum(each.counts for each in live.rounds)} rounds count, of {len(live.rounds)} that were tried"]
+    for state in _STATES[1:]:
+        if count := sum(each.state == state for each in live.rounds):
+            parts.append(f"{count} {state}")
+    quiet = f"the host adds noise: {', '.join(limited)}" if limited else "nothing about the host adds noise"
+    return f"{', '.join(parts)}; {quiet}"
 
 
 def _share(deviation: float | None) -> str:

@@ -37,7 +37,7 @@ def test_values_on_the_page_are_those_of_the_json(browser: Any, tmp_path: Path) 
 def test_steps_and_chances_stand_at_their_commits(browser: Any, tmp_path: Path) -> None:
     path, stored = _write(tmp_path)
     opened = Opened(browser, path)
-    lane = opened.page.locator(".box.path").bounding_box()
+    lane = opened.page.locator(".chart.path .box").bounding_box()
     count = stored["candidates"] + 1
     for mark, step in zip(opened.page.locator(".mark-step").all(), stored["path"], strict=True):
         box = mark.bounding_box()

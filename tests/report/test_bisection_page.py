@@ -9,14 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from lab import report
-from lab.bisection.answer import Answer
 from lab.bisection.commit_status import CommitStatus, range_commits, stretches
 from lab.cli import main
 from lab.compare.explain import Cost
 from lab.core.errors import BuildFailed, UserError
 from lab.report import bisection_page, bisection_text, inputs, mail, markdown, wording
-from lab.report.bisection_page import BisectionView
-from lab.report.inputs import StoredBisection
 from lab.stats.verdict import Outcome
 
 from ..bisection.test_live_runner import Host, begin, fails, search
@@ -143,13 +140,10 @@ def test_the_threshold_stands_beside_the_verdict_on_the_ends(tmp_path: Path, for
 
 
 def test_an_improvement_is_no_regression() -> None:
-    def tone(raw: Answer) -> str:
-        return BisectionView(stored=StoredBisection(raw=raw, folder=Path())).tone
-
     made = answer()
     better = [replace(made.changes[0], direction=Outcome.IMPROVEMENT)]
-    assert tone(replace(made, changes=better, outcome="found")) == "improvement"
-    assert tone(made) == "regression"
+    assert bisection_page.tone(replace(made, changes=better, outcome="found")) == "improvement"
+    assert bisection_page.tone(made) == "regression"
 
 
 # --- from a real history to every place where a subject is shown

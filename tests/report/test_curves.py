@@ -37,14 +37,14 @@ def test_when_it_had_grown_how_far_is_a_median_over_the_seeds(tmp_path: Path) ->
     assert series.rows[0] == ("64 MiB", "259 ms", "518 ms")
     assert series.rows[-1] == ("256 MiB", "1.03 s", "2.07 s")
     assert "256 MiB after 1.03 s in base, 2.07 s in test" in series.description
-    assert [tick.text for tick in series.up] == ["0 KiB", "64 MiB", "128 MiB", "192 MiB", "256 MiB"]
-    assert [tick.text for tick in series.ticks] == ["0 ns", "500 ms", "1 s", "1.5 s", "2 s"]
+    assert [tick.text for tick in series.chart.up] == ["0 KiB", "64 MiB", "128 MiB", "192 MiB", "256 MiB"]
+    assert [tick.text for tick in series.chart.along] == ["0 ns", "500 ms", "1 s", "1.5 s", "2 s"]
 
 
 def test_long_curves_are_thinned_to_their_ends(tmp_path: Path) -> None:
     many = [[float(i), float(i)] for i in range(100_001)]
     series = TimelineView(Timeline(name="own", curves={"base": {1: many}, "test": {1: many}}))
-    assert len(series.plot) < 20_000 and "L1000 " in series.plot
+    assert len(series.chart.picture) < 20_000 and "L1000 " in series.chart.picture
     assert series.meaning.title == "own, as the program reported it"
 
 

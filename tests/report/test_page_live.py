@@ -6,19 +6,19 @@ import re
 from pathlib import Path
 
 from lab.report import page
-from lab.report.page import LiveView
+from lab.report.page import live_values
 
 from ..fakes.result import live, reports, result
 
 
 def test_the_sentence_counts_rounds_and_names_what_adds_noise() -> None:
-    words = LiveView(live()).sentence
+    words = live_values(live())["sentence"]
     assert words.startswith("3 rounds count, of 5 that were tried, 1 disturbed, 1 repeated, 1 died")
     assert words.endswith("the host adds noise: governor")
 
 
 def test_what_adds_noise_comes_first() -> None:
-    assert [fact.name for fact in LiveView(live()).host] == ["governor", "SMT"]
+    assert [fact.name for fact in live_values(live())["host"]] == ["governor", "SMT"]
 
 
 def test_the_page_has_every_round_with_its_reasons(tmp_path: Path) -> None:

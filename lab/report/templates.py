@@ -1,0 +1,55 @@
+"""The one way to a page: a template of `reports/templates`, filled. Each page is one file that loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from lab.core import paths
+from lab.core.text import number
+from lab.report import plots, svg, wording
+from lab.stats.verdict import percent
+
+
+def fill(name: str, *, style: str = "", own: str = "", **values: object) -> str:
+    """The page that a template makes of some values.
+
+    style: more rules. own: the name of a style sheet and a script that pages of this kind have beside those of all.
+    """
+    style = _source("page.css") + (_source(f"{own}.css") if own else "") + style
+    script = _source("page.js") + (_source(f"{own}.js") if own else "")
+    return _environment(_folder()).get_template(name).render(
+        style=Markup(style),  # noqa: S704  (files of ours)
+        script=Markup(script),  # noqa: S704
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        **values,
+    )  # fmt: skip
+
+
+@cache
+def _environment(folder: Path) -> jinja2.Environment:
+    """The templates of a folder, each compiled once, and the words that all may use."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "wording": wording, "plots": plots, "number": number, "percent": percent, "Tick": svg.Tick, "Chart": svg.Chart,
+    }  # fmt: skip
+    return environment
+
+
+def _folder() -> Path:
+    return paths.data_folder("reports") / "templates"
+
+
+def _source(name: str) -> str:
+    return (_folder() / name).read_text()
