@@ -15,6 +15,7 @@ from lab.compare import result_folders
 from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
 from lab.guests.costs import Basis
+from lab.kernels import trees
 
 
 def sources(base: Column, test: Column) -> SourceRange:
@@ -24,7 +25,7 @@ def sources(base: Column, test: Column) -> SourceRange:
     if found is None:
         raise UserError(
             f"no tree known here leads from {base.version} to {test.version}",
-            hint=f"lab tree add {packages.STABLE} --name stable",
+            hint=f"lab tree add {trees.STABLE} --name stable",
         )
     return found
 

@@ -28,8 +28,6 @@ from lab.kernels import revisions, trees
 from lab.kernels.spec import parse
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)(?:~(rc\d+))?")
-STABLE = "https://git.kernel.org/pub/scm/linux/kernel/git/stable/linux.git"
-"""The tree that has the source of every release."""
 
 
 class SourceRange(NamedTuple):
@@ -69,7 +67,7 @@ def advice(plan: BisectPlan, before: Candidate, culprit: Candidate) -> str:
     first, last = parse(old).body, parse(new).body
     if first == last:
         return f"both were made from {first}: it is in what the distributor changed"
-    add = shlex.join(["lab", "tree", "add", STABLE, "--name", "stable"])
+    add = shlex.join(["lab", "tree", "add", trees.STABLE, "--name", "stable"])
     search = shlex.join(SourceRange("stable", old, new).argv(plan))
     return f"no tree known here leads from {first} to {last}; {add}; {search}"
 

@@ -145,10 +145,31 @@ _PATCHED_AT = 1704067200
 def resolve(spec: ParsedSpec, tree: Tree | str | None, progress: Progress) -> tuple[TreeSource, str | None]:
     """The revision of a spec, with its patches; and a note when the lab chose a backport."""
     patches, number = _patch_files(spec), _layout(spec)
+    if tree is None and trees.current() == trees.DEFAULT:
+        _require_of_default(spec.body)
     opened = tree if isinstance(tree, Tree) else trees.open_tree(tree, progress=progress)
     commit, note = resolve_commit(opened, spec.body)
     subject, describe = opened.source.subject(commit), opened.source.describe(commit)
     return _patched(opened, commit, opened.source.tree_id(commit), patches, number, subject, describe), note
+
+
+_OF_A_CHECKOUT = re.compile(r"(HEAD|@)(?=[\^~@]|$)")
+_RELEASE = re.compile(r"v?(\d+\.\d+)(\.\d+)*(-rc\d+)?")
+
+
+def _require_of_default(revision: str) -> None:
+    """Refuse what the default tree, which nobody asked for, lacks or has by accident, before it is imported."""
+    if _OF_A_CHECKOUT.match(revision):
+        raise UserError(
+            f"{revision} is of a checkout, and {Path.cwd()} is in none of a kernel",
+            hint=f"go into one, or name it by --tree PATH; --tree {trees.DEFAULT} is the lab's own",
+        )
+    if release := _RELEASE.fullmatch(revision):
+        raise UserError(
+            f"{revision} is a release, and the tree {trees.DEFAULT!r} has none",
+            hint=f"deb:{release[1]} is Debian's kernel, src:{release[1]} its source; the history takes some gigabytes: "
+            f"lab tree add {trees.STABLE} --name stable, then --tree stable",
+        )
 
 
 def resolve_worktree(spec: ParsedSpec) -> TreeSource:

@@ -167,7 +167,14 @@ def _kind(text: str) -> tuple[Kind, str]:
     for kind in _PREFIXED:
         if text.startswith(f"{kind}:"):
             return kind, text.removeprefix(f"{kind}:")
+    if other := re.match(r"([a-z][a-z-]*):(?!/)", text):
+        kinds = [f"{kind}:" for kind in _PREFIXED]
+        raise UserError(f"no kind of kernel is called {other[0]!r}", hint=suggestion(other[0], kinds) or _kinds())
     return "rev", text
+
+
+def _kinds() -> str:
+    return f"there is {', '.join(f'{kind}:' for kind in _PREFIXED)}; a revision has no prefix"
 
 
 def _split_patches(kind: Kind, text: str) -> tuple[str, tuple[str, ...]]:

@@ -22,6 +22,9 @@ from lab.core.progress import QUIET, Progress
 from lab.kernels import debs, default_tree
 
 DEFAULT = "default"
+STABLE = "https://git.kernel.org/pub/scm/linux/kernel/git/stable/linux.git"
+"""The repository that has the source of every release."""
+
 _RECORD = "tree.json"
 SNAPSHOTS = "snapshots"
 """The object store of uncommitted work in the repository of a local tree; see `lab.kernels.revisions.snapshot`."""

@@ -192,6 +192,29 @@ def test_unknown_names_say_what_to_do(linux: Path, fix: Path, tmp_path: Path) ->
         resolve(f"HEAD+{tmp_path / 'broken.patch'}", str(linux))
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("HEAD", "HEAD is of a checkout", "--tree default"),
+        ("HEAD~2", "HEAD~2 is of a checkout", "--tree PATH"),
+        ("@^", "is of a checkout", "--tree"),
+        ("v6.12", "has none", "deb:6.12 is Debian's kernel, src:6.12 its source"),
+        ("6.12.4", "has none", "lab tree add https://git.kernel.org"),
+        ("v6.13-rc1", "has none", "--tree stable"),
+        ("rpm:6.1", "no kind of kernel is called 'rpm:'", "deb:, file:"),
+        ("dep:6.1", "no kind of kernel is called 'dep:'", "did you mean deb:?"),
+    ],
+)
+def test_outside_of_a_checkout_nothing_is_taken_for_the_default_trees(
+    text: str, message: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trees, "open_tree", lambda *_, **__: pytest.fail("the default tree is imported"))
+    with pytest.raises(UserError) as caught:
+        resolve(text)
+    assert message in caught.value.message and hint in (caught.value.hint or "")
+
+
 def test_an_ambiguous_id_lists_the_candidates(linux: Path) -> None:
     seen: dict[str, str] = {}
     tree = git(linux, "rev-parse", "HEAD^{tree}")
