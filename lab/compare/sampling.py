@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import runs
+from lab.compare import beliefs, runs
 from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
@@ -383,7 +383,18 @@ def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case:
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    return weigh_count(weighed, count, plan)
+    return beliefs.withdraw(weigh_count(weighed, count, plan), belief(one, case))
+
+
+def belief(one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> str:
+    """The reason why no word of a case stands: the kernel of a guest believes in another CPU than the modelled machine.
+
+    Empty where it does not. All seeds of an arm are alike in it.
+    """
+    if one.bench.instrument is None:
+        return ""
+    first = {arm: run for arm in arms for run in list(one.runs_of(arm, case).values())[:1]}
+    return beliefs.reason_of(first, one.bench.instrument.machine)
 
 
 def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:

@@ -1,0 +1,82 @@
+"""The CPU that a kernel believes in: the mitigations that guests report, beside those of the modelled machine.
+
+QEMU cannot show a guest all by which a kernel finds out what its CPU is vulnerable to. Where the kernel then does more
+or less than it would on the machine, its numbers are not the machine's, and no word of a verdict stands on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace as replace_fields
+
+from lab.compare.runs import Run
+from lab.guests.hardware import UNAFFECTED, Machine
+from lab.stats.verdict import Comparison, Outcome
+
+PREFIX = "vulnerability."
+"""The guest's report of a file of /sys/devices/system/cpu/vulnerabilities, among its settings."""
+
+_VERDICT = re.compile(r"^(mitigation|vulnerable)\b[:;]?\s*|\s+attempted$")
+
+# Nothing that a guest without threads and without guests of its own executes. All kernels invert the entries of pages
+# that are not present and fill the return stack when they switch tasks, and only some of them say so.
+_IDLE = re.compile(
+    r"$|not affected|unknown|no mitigations|no microcode|kvm: |pte inversion|ibpb before exit to userspace|smt |stibp"
+    r"|rsb filling|pbrsb-eibrs: |[a-z0-9]+: (disabled|not affected|vulnerable)"
+)
+
+
+def in_force(report: str) -> frozenset[str]:
+    """The mitigations that a guest's kernel executes, by the text of a file of vulnerabilities.
+
+    `Not affected` and `Vulnerable` are the same here: nothing is done. So are `Mitigation: Safe RET` and
+    `Vulnerable: Safe RET, no microcode`: the kernel does its part.
+    """
+    parts = (_VERDICT.sub("", part.strip()) for part in re.split(r"[;,] ", report.strip().lower()))
+    return frozenset(part for part in parts if not _IDLE.match(part))
+
+
+def reported(settings: Mapping[str, str]) -> dict[str, str]:
+    """The vulnerabilities in what a guest reported of its settings; none where its mitigations are off."""
+    return {name.removeprefix(PREFIX): text for name, text in settings.items() if name.startswith(PREFIX)}
+
+
+def differences(found: Mapping[str, str], machine: Machine) -> Iterator[str]:
+    """The vulnerabilities for which a guest's kernel does something else than the machine's would, in words.
+
+    A file that a kernel does not have, it does not have on the machine either.
+    """
+    expected = machine.reports()
+    for name, text in sorted(found.items()):
+        there = expected.get(name, UNAFFECTED)
+        if in_force(text) != in_force(there):
+            yield f"{name} is {text!r}, there {there!r}"
+
+
+def reason_of(runs: Mapping[str, Run], machine: Machine) -> str:
+    """The line that says in which arms' guests the CPU is another than the machine; empty where it is not.
+
+    runs: one of each arm.
+    """
+    found = {arm: reported(run.report.settings) for arm, run in runs.items()}
+    if not any(found.values()):
+        return ""
+    if not machine.reports():
+        return f"machine {machine.name} does not say what its kernel mitigates"
+    said: dict[str, list[str]] = {}
+    for arm, texts in found.items():
+        if apart := "; ".join(differences(texts, machine)):
+            said.setdefault(apart, []).append(arm)
+    return "; ".join(
+        f"{' and '.join(arms)} {'believe' if arms[1:] else 'believes'} in another CPU than {machine.name}: {apart}"
+        for apart, arms in said.items()
+    )
+
+
+def withdraw(primary: Comparison, reason: str) -> Comparison:
+    """A case's primary metric, without a word where there is a reason against every word."""
+    if not reason or primary.verdict is None:
+        return primary
+    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)

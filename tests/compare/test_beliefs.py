@@ -1,0 +1,150 @@
+"""The CPU that a kernel believes in: its report, and the line where the kernel of the machine does otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from lab.compare import beliefs, sampling, state
+from lab.compare.runs import Run
+from lab.guests import hardware
+from lab.stats.verdict import Metric, Outcome, compare_metric
+
+from .test_sampling import Start, equal, folder, halved, start
+from .test_state import a_run
+
+__all__ = ["folder", "start"]
+
+SAPPHIRE = hardware.load("sapphire-rapids")
+ZEN = hardware.load("zen4")
+
+# Linux 7.1 in guests with the parameters of their machines.
+MODERN = {
+    "itlb_multihit": "KVM: Mitigation: VMX unsupported",
+    "l1tf": "Mitigation: PTE Inversion",
+    "mds": "Vulnerable; SMT Host state unknown",
+    "meltdown": "Vulnerable",
+    "mmio_stale_data": "Unknown: No mitigations",
+    "spec_store_bypass": "Mitigation: Speculative Store Bypass disabled via prctl",
+    "spectre_v1": "Mitigation: usercopy/swapgs barriers and __user pointer sanitization",
+    "spectre_v2": "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; PBRSB-eIBRS: SW sequence; BHI: BHI_DIS_S",
+    "vmscape": "Not affected",
+}
+RETPOLINES = "Mitigation: Retpolines; STIBP: disabled; RSB filling; PBRSB-eIBRS: Not affected; BHI: Retpoline"
+
+
+@pytest.mark.parametrize(
+    ("report", "done"),
+    [
+        ("Not affected", set()),
+        ("Vulnerable", set()),
+        ("Vulnerable; SMT Host state unknown", set()),
+        ("Vulnerable: No microcode", set()),
+        ("Unknown: No mitigations", set()),
+        ("Unknown: Dependent on hypervisor status", set()),
+        ("KVM: Mitigation: VMX unsupported", set()),
+        ("Mitigation: PTE Inversion; VMX: vulnerable", set()),
+        ("Mitigation: IBPB before exit to userspace", set()),
+        ("Mitigation: PTI", {"pti"}),
+        ("Mitigation: Safe RET", {"safe ret"}),
+        ("Vulnerable: Safe RET, no microcode", {"safe ret"}),
+        ("Mitigation: Clear CPU buffers; SMT vulnerable", {"clear cpu buffers"}),
+        ("Vulnerable: Clear CPU buffers attempted, no microcode", {"clear cpu buffers"}),
+        ("Vulnerable: eIBRS with unprivileged eBPF", {"eibrs with unprivileged ebpf"}),
+        (RETPOLINES, {"retpolines", "bhi: retpoline"}),
+        ("Mitigation: CSV2, BHB", {"csv2", "bhb"}),
+        (MODERN["spectre_v2"], {"enhanced / automatic ibrs", "ibpb: conditional", "bhi: bhi_dis_s"}),
+    ],
+)
+def test_what_a_report_says_that_a_kernel_does(report: str, done: set[str]) -> None:
+    assert beliefs.in_force(report) == done
+
+
+def test_a_guest_that_does_what_the_machine_does_is_not_mentioned() -> None:
+    assert list(beliefs.differences(MODERN, SAPPHIRE)) == []
+    assert list(beliefs.differences({}, SAPPHIRE)) == []
+
+
+def test_each_difference_is_named() -> None:
+    found = MODERN | {"meltdown": "Mitigation: PTI", "spectre_v2": RETPOLINES}
+    first, second = beliefs.differences(found, SAPPHIRE)
+    assert first == "meltdown is 'Mitigation: PTI', there 'Not affected'"
+    assert second.startswith("spectre_v2 is 'Mitigation: Retpolines") and "there 'Mitigation: Enhanced" in second
+
+
+def test_a_vulnerability_that_the_machine_does_not_list_is_not_there() -> None:
+    assert list(beliefs.differences({"later": "Vulnerable"}, SAPPHIRE)) == []
+    assert list(beliefs.differences({"later": "Mitigation: Slow path"}, SAPPHIRE)) == [
+        "later is 'Mitigation: Slow path', there 'Not affected'"
+    ]
+
+
+def test_every_machine_says_what_a_kernel_without_its_parameters_gets_wrong() -> None:
+    assert list(beliefs.differences({"tsa": "Vulnerable: No microcode"}, ZEN))
+    assert not list(beliefs.differences({"tsa": "Vulnerable: Clear CPU buffers attempted, no microcode"}, ZEN))
+
+
+def runs(base: dict[str, str], test: dict[str, str]) -> dict[str, Run]:
+    return {
+        arm: a_run(arm, settings={"thp": "always"} | {f"vulnerability.{name}": text for name, text in found.items()})
+        for arm, found in (("base", base), ("test", test))
+    }
+
+
+def test_the_line_names_the_arms_and_the_machine() -> None:
+    assert beliefs.reason_of(runs({}, {}), SAPPHIRE) == ""
+    assert beliefs.reason_of(runs(MODERN, {}), SAPPHIRE) == ""
+    one = beliefs.reason_of(runs({}, {"meltdown": "Mitigation: PTI"}), SAPPHIRE)
+    assert one == (
+        "test believes in another CPU than sapphire-rapids: meltdown is 'Mitigation: PTI', there 'Not affected'"
+    )
+    wrong = {"meltdown": "Mitigation: PTI"}
+    assert beliefs.reason_of(runs(wrong, wrong), SAPPHIRE).startswith("base and test believe in another CPU than ")
+
+
+def test_two_kernels_whose_defaults_differ() -> None:
+    """Either may be wrong alone, in its own way."""
+    said = beliefs.reason_of(runs({"meltdown": "Mitigation: PTI"}, {"spectre_v2": RETPOLINES}), SAPPHIRE)
+    assert "base believes in another CPU" in said and "; test believes in another CPU" in said
+    assert "\n" not in said
+
+
+def test_a_machine_that_says_nothing_gives_no_word() -> None:
+    silent = msgspec.structs.replace(SAPPHIRE, mitigations={}, name="mine")
+    assert beliefs.reason_of(runs({}, MODERN), silent) == "machine mine does not say what its kernel mitigates"
+    assert beliefs.reason_of(runs({}, {}), silent) == ""
+
+
+def test_the_host_that_a_machine_was_measured_on_says_it_too() -> None:
+    host = hardware.Host(architecture="x86_64", cpu="a", kernel="6.99", mitigations={"meltdown": "Mitigation: PTI"})
+    measured = msgspec.structs.replace(SAPPHIRE, mitigations={}, host=host)
+    assert beliefs.reason_of(runs({}, {"meltdown": "Mitigation: PTI"}), measured) == ""
+    assert beliefs.reason_of(runs({}, {"meltdown": "Vulnerable"}), measured)
+
+
+@pytest.mark.parametrize("word", [Outcome.SAME, Outcome.IMPROVEMENT, Outcome.REGRESSION, Outcome.UNKNOWN])
+def test_no_word_stands_where_there_is_a_reason_against_it(word: Outcome) -> None:
+    metric = Metric(name="m", unit="u", better="lower", primary=True)
+    primary = msgspec.structs.replace(compare_metric(metric, [1.0] * 6, [1.0] * 6, exact=True), verdict=word)
+    found = beliefs.withdraw(primary, "another CPU")
+    assert (found.verdict, found.reason, found.more_blocks) == (Outcome.UNKNOWN, "another CPU", None)
+    assert beliefs.withdraw(primary, "") is primary
+    nothing = msgspec.structs.replace(primary, verdict=None)
+    assert beliefs.withdraw(nothing, "another CPU") is nothing
+
+
+@pytest.mark.parametrize("formula", [equal, halved])
+def test_a_comparison_under_another_belief_is_unknown(
+    start: Start, monkeypatch: pytest.MonkeyPatch, formula: Callable[[str, int, str], float]
+) -> None:
+    monkeypatch.setattr(sampling, "belief", lambda *_: "test believes in another CPU")
+    result = start(formula)[1]()
+    assert result.verdict == Outcome.UNKNOWN
+    assert all(case.metrics[0].reason.startswith("test believes in another CPU") for case in result.cases)
+
+
+def test_vulnerabilities_are_no_difference_of_state() -> None:
+    both = runs(MODERN, dict.fromkeys(MODERN, "Vulnerable"))
+    assert state.boot_remarks(both["base"], both["test"]) == []
