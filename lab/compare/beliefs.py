@@ -7,7 +7,7 @@ or less than it would on the machine, its numbers are not the machine's, and no 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace as replace_fields
 
@@ -20,8 +20,9 @@ PREFIX = "vulnerability."
 
 _VERDICT = re.compile(r"^(mitigation|vulnerable)\b[:;]?\s*|\s+attempted$")
 
-# Nothing that a guest without threads and without guests of its own executes. All kernels invert the entries of pages
-# that are not present and fill the return stack when they switch tasks, and only some of them say so.
+# Nothing that a guest without threads and without guests of its own executes; the entries of pages that are not
+# present, which every kernel inverts; and the filled return stack, of which kernels decide by their version: older
+# ones fill it on every CPU.
 _IDLE = re.compile(
     r"$|not affected|unknown|no mitigations|no microcode|kvm: |pte inversion|ibpb before exit to userspace|smt |stibp"
     r"|rsb filling|pbrsb-eibrs: |[a-z0-9]+: (disabled|not affected|vulnerable)"
@@ -43,20 +44,21 @@ def reported(settings: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(PREFIX): text for name, text in settings.items() if name.startswith(PREFIX)}
 
 
-def differences(found: Mapping[str, str], machine: Machine) -> Iterator[str]:
-    """The vulnerabilities for which a guest's kernel does something else than the machine's would, in words.
+def differences(found: Mapping[str, str], machine: Machine) -> dict[str, str]:
+    """The vulnerabilities against which a guest's kernel does something else than the machine's would, with both texts.
 
     A file that a kernel does not have, it does not have on the machine either.
     """
-    expected = machine.reports()
-    for name, text in sorted(found.items()):
-        there = expected.get(name, UNAFFECTED)
-        if in_force(text) != in_force(there):
-            yield f"{name} is {text!r}, there {there!r}"
+    expected = {name: machine.reports().get(name, UNAFFECTED) for name in sorted(found)}
+    return {
+        name: f"{found[name]!r}, there {there!r}"
+        for name, there in expected.items()
+        if in_force(found[name]) != in_force(there)
+    }
 
 
 def reason_of(runs: Mapping[str, Run], machine: Machine) -> str:
-    """The line that says in which arms' guests the CPU is another than the machine; empty where it is not.
+    """The reason against every word: the arms in whose guests the CPU is another than the machine; empty if none.
 
     runs: one of each arm.
     """
@@ -67,12 +69,23 @@ def reason_of(runs: Mapping[str, Run], machine: Machine) -> str:
         return f"machine {machine.name} does not say what its kernel mitigates"
     said: dict[str, list[str]] = {}
     for arm, texts in found.items():
-        if apart := "; ".join(differences(texts, machine)):
-            said.setdefault(apart, []).append(arm)
+        if names := ", ".join(differences(texts, machine)):
+            said.setdefault(names, []).append(arm)
     return "; ".join(
-        f"{' and '.join(arms)} {'believe' if arms[1:] else 'believes'} in another CPU than {machine.name}: {apart}"
-        for apart, arms in said.items()
+        f"{' and '.join(arms)} {'believe' if arms[1:] else 'believes'} in another CPU than {machine.name}: {names}"
+        for names, arms in said.items()
     )
+
+
+def remarks(runs: Mapping[str, Run], machine: Machine) -> list[str]:
+    """A line for each arm whose guest reports something else than the machine's kernel, in the words of both."""
+    apart = {arm: differences(reported(run.report.settings), machine) for arm, run in runs.items()}
+    return [
+        f"{arm} believes in another CPU than {machine.name}: "
+        + "; ".join(f"{name} is {texts}" for name, texts in each.items())
+        for arm, each in apart.items()
+        if each
+    ]
 
 
 def withdraw(primary: Comparison, reason: str) -> Comparison:
