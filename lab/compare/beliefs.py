@@ -28,6 +28,9 @@ _IDLE = re.compile(
     r"|rsb filling|pbrsb-eibrs: |[a-z0-9]+: (disabled|not affected|vulnerable)"
 )
 
+# What the CPU does for the kernel at no instruction, or at one whose cost the model does not know.
+_HARDWARE = frozenset({"enhanced / automatic ibrs", "bhi: bhi_dis_s", "clear cpu buffers"})
+
 
 def in_force(report: str) -> frozenset[str]:
     """The mitigations that a guest's kernel executes, by the text of a file of vulnerabilities.
@@ -88,8 +91,28 @@ def remarks(runs: Mapping[str, Run], machine: Machine) -> list[str]:
     ]
 
 
-def withdraw(primary: Comparison, reason: str) -> Comparison:
-    """A case's primary metric, without a word where there is a reason against every word."""
-    if not reason or primary.verdict is None:
+def uncounted(runs: Mapping[str, Run], word: Outcome | None) -> list[str]:
+    """The mitigations of one arm's guest alone that the CPU itself pays for, and that can make a word wrong.
+
+    They only make that arm's cost higher. runs: one of each arm, base first.
+    """
+    base, test = (
+        {part for text in reported(run.report.settings).values() for part in in_force(text)} & _HARDWARE
+        for run in (next(iter(runs.values())), [*runs.values()][-1])
+    )
+    against = {Outcome.SAME: base ^ test, Outcome.IMPROVEMENT: test - base, Outcome.REGRESSION: base - test}
+    return sorted(against.get(word, set())) if word else []
+
+
+def weigh(primary: Comparison, runs: Mapping[str, Run], machine: Machine) -> Comparison:
+    """A case's primary metric: `unknown` where a guest believes in another CPU than the machine, with the reason.
+
+    So it is where the CPU of one arm alone pays for mitigations: the model counts instructions, and they take none.
+    runs: one of each arm, base first.
+    """
+    if not runs or primary.verdict is None:
         return primary
-    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)
+    reason = reason_of(runs, machine)
+    if not reason and (names := uncounted(runs, primary.verdict)):
+        reason = f"no model counts what {', '.join(names)} cost the CPU of one arm"
+    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None) if reason else primary

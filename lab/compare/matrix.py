@@ -10,7 +10,7 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import beliefs, estimates, matrix_results, result_folders, runs, sampling
+from lab.compare import estimates, matrix_results, result_folders, runs, sampling
 from lab.compare import state as state_guard
 from lab.compare.judge import code_remarks, count_remarks, metrics_of, require_metric
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
@@ -146,7 +146,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
             comparison = sampling.weigh_count(comparison, count, plan)
             pair = (_baseline(plan).name, arm.name)
             comparison = sampling.weigh_strings(comparison, one, case, plan, pair)
-            comparison = beliefs.withdraw(comparison, sampling.belief(one, case, pair))
+            comparison = sampling.weigh_belief(comparison, one, case, pair)
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,

@@ -383,18 +383,15 @@ def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case:
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    return beliefs.withdraw(weigh_count(weighed, count, plan), belief(one, case))
+    return weigh_belief(weigh_count(weighed, count, plan), one, case)
 
 
-def belief(one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> str:
-    """The reason why no word of a case stands: the kernel of a guest believes in another CPU than the modelled machine.
-
-    Empty where it does not. All seeds of an arm are alike in it.
-    """
+def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:
+    """A case's primary metric, as the CPU allows that its guests' kernels believe in. All seeds of an arm are alike."""
     if one.bench.instrument is None:
-        return ""
+        return primary
     first = {arm: run for arm in arms for run in list(one.runs_of(arm, case).values())[:1]}
-    return beliefs.reason_of(first, one.bench.instrument.machine)
+    return beliefs.weigh(primary, first, one.bench.instrument.machine)
 
 
 def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:

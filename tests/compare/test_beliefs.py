@@ -10,7 +10,7 @@ import pytest
 from lab.compare import beliefs, sampling, state
 from lab.compare.runs import Run
 from lab.guests import hardware
-from lab.stats.verdict import Metric, Outcome, compare_metric
+from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
 from .test_sampling import Start, equal, folder, halved, start
 from .test_state import a_run
@@ -127,22 +127,49 @@ def test_the_host_that_a_machine_was_measured_on_says_it_too() -> None:
     assert beliefs.reason_of(runs({}, {"meltdown": "Vulnerable"}), measured)
 
 
-@pytest.mark.parametrize("word", [Outcome.SAME, Outcome.IMPROVEMENT, Outcome.REGRESSION, Outcome.UNKNOWN])
-def test_no_word_stands_where_there_is_a_reason_against_it(word: Outcome) -> None:
+def primary(word: Outcome | None) -> Comparison:
     metric = Metric(name="m", unit="u", better="lower", primary=True)
-    primary = msgspec.structs.replace(compare_metric(metric, [1.0] * 6, [1.0] * 6, exact=True), verdict=word)
-    found = beliefs.withdraw(primary, "another CPU")
-    assert (found.verdict, found.reason, found.more_blocks) == (Outcome.UNKNOWN, "another CPU", None)
-    assert beliefs.withdraw(primary, "") is primary
-    nothing = msgspec.structs.replace(primary, verdict=None)
-    assert beliefs.withdraw(nothing, "another CPU") is nothing
+    return msgspec.structs.replace(compare_metric(metric, [1.0] * 6, [1.0] * 6, exact=True), verdict=word)
+
+
+WORDS = [Outcome.SAME, Outcome.IMPROVEMENT, Outcome.REGRESSION, Outcome.UNKNOWN]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_no_word_stands_where_a_kernel_believes_in_another_cpu(word: Outcome) -> None:
+    wrong = runs({}, {"meltdown": "Mitigation: PTI"})
+    found = beliefs.weigh(primary(word), wrong, SAPPHIRE)
+    assert (found.verdict, found.more_blocks) == (Outcome.UNKNOWN, None)
+    assert found.reason == "test believes in another CPU than sapphire-rapids: meltdown"
+    assert beliefs.weigh(primary(None), wrong, SAPPHIRE).verdict is None
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_arms_of_equal_mitigations_keep_their_word(word: Outcome) -> None:
+    for both in (runs({}, {}), runs(MODERN, MODERN)):
+        assert beliefs.weigh(primary(word), both, SAPPHIRE).verdict == word
+
+
+PAID = "no model counts what bhi: bhi_dis_s, enhanced / automatic ibrs cost the CPU of one arm"
+
+
+@pytest.mark.parametrize("word", [Outcome.SAME, Outcome.IMPROVEMENT, Outcome.REGRESSION])
+@pytest.mark.parametrize(("base", "test", "stands"), [
+    ({}, MODERN, Outcome.REGRESSION), (MODERN, {}, Outcome.IMPROVEMENT)
+])  # fmt: skip
+def test_where_one_cpu_alone_pays_only_a_word_against_its_arm_stands(
+    base: dict[str, str], test: dict[str, str], stands: Outcome, word: Outcome
+) -> None:
+    found = beliefs.weigh(primary(word), runs(base, test), SAPPHIRE)
+    assert (found.verdict, found.reason == PAID) == ((word, False) if word == stands else (Outcome.UNKNOWN, True))
 
 
 @pytest.mark.parametrize("formula", [equal, halved])
 def test_a_comparison_under_another_belief_is_unknown(
     start: Start, monkeypatch: pytest.MonkeyPatch, formula: Callable[[str, int, str], float]
 ) -> None:
-    monkeypatch.setattr(sampling, "belief", lambda *_: "test believes in another CPU")
+    wrong = runs({}, {"meltdown": "Mitigation: PTI"})
+    monkeypatch.setattr(sampling, "weigh_belief", lambda found, *_: beliefs.weigh(found, wrong, SAPPHIRE))
     result = start(formula)[1]()
     assert result.verdict == Outcome.UNKNOWN
     assert all(case.metrics[0].reason.startswith("test believes in another CPU") for case in result.cases)

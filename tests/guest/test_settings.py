@@ -82,7 +82,12 @@ def test_a_kernel_that_takes_its_cpu_from_the_command_line_believes_in_the_machi
         *("ab", "--base", "deb:7.1", "--test", mitigated, "--machine", machine, "-w", "syscalls:getppid")
     )
     primary = document["cases"][0]["metrics"][0]
-    assert document["verdict"] != "unknown" and abs(primary["ratio"] - 1) < 0.2, primary
+    assert not any("believes" in line for line in document["remarks"])
+    if machine == "zen4":  # by safe returns
+        assert primary["verdict"] == "regression" and primary["ratio"] > 1.5, primary
+    else:
+        assert primary["verdict"] == "unknown" and abs(primary["ratio"] - 1) < 0.02, primary
+        assert "no model counts what bhi: bhi_dis_s, enhanced / automatic ibrs cost" in primary["reason"]
 
 
 @pytest.mark.parametrize("base", [OLD, NEW])
