@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import runs, sampling, state
+from lab.compare import beliefs, runs, sampling, state
 from lab.compare.plan import Plan
 from lab.compare.results import CaseResult, FailedCase, SweepPoint
 from lab.compare.sampling import Series
@@ -130,7 +130,10 @@ def boot_remarks(series: Sequence[Series], arms: Sequence[Arm]) -> list[str]:
         for case in one.cases:
             base, test = (one.runs_of(arm, case) for arm in ("base", "test"))
             if shared := base.keys() & test.keys():
-                lines += state.boot_remarks(base[min(shared)], test[min(shared)], asked)
+                first = {"base": base[min(shared)], "test": test[min(shared)]}
+                lines += state.boot_remarks(first["base"], first["test"], asked)
+                if one.bench.instrument:
+                    lines += beliefs.remarks(first, one.bench.instrument.machine)
     return list(dict.fromkeys(lines))
 
 

@@ -144,7 +144,9 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         comparison, count = _compare(one, case, metric, arm, plan), _compare_count(one, case, metric, arm, plan)
         if comparison:
             comparison = sampling.weigh_count(comparison, count, plan)
-            comparison = sampling.weigh_strings(comparison, one, case, plan, (_baseline(plan).name, arm.name))
+            pair = (_baseline(plan).name, arm.name)
+            comparison = sampling.weigh_strings(comparison, one, case, plan, pair)
+            comparison = sampling.weigh_belief(comparison, one, case, pair)
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,

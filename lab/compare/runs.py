@@ -75,12 +75,13 @@ class Bench:
     def guest(self, settings: Mapping[str, str], turn: int = 0) -> ExactGuest:
         """The guest of an arm with these settings. turn: how many boots before this one failed by QEMU's flags."""
         arguments = [*self.workload.arguments(settings), *([f"{_TURN}={'+' * turn}"] if turn else [])]
+        machine = self.instrument.machine if self.instrument else None
         return ExactGuest(
             qemu=self.qemu,
             machine=self.machine,
             vcpus=self.workload.vcpus,
             memory_mb=self.workload.memory_mb,
-            cmdline=exact.cmdline(arguments, self.parameters),
+            cmdline=exact.believing(exact.cmdline(arguments, self.parameters), machine),
             instrument=self.instrument,
             parameters=self.parameters,
         )

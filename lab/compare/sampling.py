@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import runs
+from lab.compare import beliefs, runs
 from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
@@ -383,7 +383,15 @@ def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case:
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    return weigh_count(weighed, count, plan)
+    return weigh_belief(weigh_count(weighed, count, plan), one, case)
+
+
+def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:
+    """A case's primary metric, as the CPU allows that its guests' kernels believe in. All seeds of an arm are alike."""
+    if one.bench.instrument is None:
+        return primary
+    first = {arm: run for arm in arms for run in list(one.runs_of(arm, case).values())[:1]}
+    return beliefs.weigh(primary, first, one.bench.instrument.machine)
 
 
 def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from lab.compare import beliefs
 from lab.compare.runs import Run
 from lab.core.text import number
 from lab.guests.channel import CaseOutcome
@@ -84,7 +85,7 @@ def boot_remarks(base: Run, test: Run, asked: Sequence[str] = ()) -> list[str]:
 def _settings(base: Run, test: Run, asked: Sequence[str]) -> Iterator[str]:
     left, right = base.report.settings, test.report.settings
     for name in sorted((left.keys() & right.keys()) - set(asked)):
-        if left[name] == right[name]:
+        if left[name] == right[name] or name.startswith(beliefs.PREFIX):
             continue
         if name == _FEATURES:
             yield from _features(set(left[name].split()), set(right[name].split()), asked)

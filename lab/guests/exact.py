@@ -21,6 +21,7 @@ from lab.core.errors import HostFailed, LabError
 from lab.core.paths import data_folder
 from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
+from lab.guests.hardware import Machine
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
 from lab.kernels import architecture
@@ -104,6 +105,15 @@ def exact_machine(name: str = architecture.DEFAULT) -> ExactMachine:
 def cmdline(extra: Sequence[str], parameters: ExactMachine | None = None) -> list[str]:
     """The kernel command line: the machine's, then that of the workload and the arm."""
     return overridden((parameters or exact_machine()).cmdline, extra)
+
+
+def believing(words: Sequence[str], machine: Machine | None) -> list[str]:
+    """A complete command line; where mitigations are on, with the parameters that make up for the guest's CPU.
+
+    Without them the kernel would believe in flaws that the modelled machine does not have. Those of the user go before.
+    """
+    mitigated = any(word.startswith("mitigations=") and word != "mitigations=off" for word in words)
+    return overridden(machine.guest.mitigated, words) if mitigated and machine and machine.guest else list(words)
 
 
 def _options(guest: Architecture) -> tuple[tuple[str, ...], ...]:

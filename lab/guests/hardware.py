@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,8 @@ DEFAULT = "sapphire-rapids"
 OVERLAP_MAX = 64
 
 ARCHITECTURE = "x86_64"
+
+UNAFFECTED = "Not affected"
 
 #: The parameters of guests and the versions of numbers, not modelled machines.
 _OTHERS = frozenset({"live", "model"})
@@ -186,11 +188,21 @@ class Guest(Record, frozen=True, kw_only=True):
 
     lacks: features of the modelled CPU, by the kernel's names, that QEMU's TCG does not have.
     off: features of it that TCG has and the guest does not, each with the reason.
+    mitigated: parameters of kernels whose mitigations are on. They say what TCG cannot: which flaws the CPU does not
+    have, and what it has against the others. Kernels that do not know one of them go on without it.
     """
 
     cpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9,+=_.-]*\Z", description="a CPU as -cpu takes it")]
     lacks: list[str] = msgspec.field(default_factory=list)
     off: dict[str, Source] = msgspec.field(default_factory=dict)
+    mitigated: list[str] = msgspec.field(default_factory=list)
+    source: Source
+
+
+class Mitigation(Record, frozen=True, kw_only=True):
+    """The text of a file of /sys/devices/system/cpu/vulnerabilities, as a kernel of today writes it on the machine."""
+
+    says: Annotated[str, msgspec.Meta(min_length=1)]
     source: Source
 
 
@@ -220,7 +232,10 @@ class Reading(Record, frozen=True, kw_only=True):
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """`machines/<name>.toml`. guest: None for the CPU of the `exact.toml` of its architecture."""
+    """`machines/<name>.toml`. guest: None for the CPU of the `exact.toml` of its architecture.
+
+    mitigations: of `mitigations=auto`, by vulnerability; the machine is not affected by any other.
+    """
 
     schema: int
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z", description="a name of a-z, 0-9 and '-'")]
@@ -236,6 +251,13 @@ class Machine(Record, frozen=True, kw_only=True):
     measured: dict[str, Reading] = msgspec.field(default_factory=dict)
     guest: Guest | None = None
     flush: Flush | None = None
+    mitigations: dict[str, Mitigation] = msgspec.field(default_factory=dict)
+
+    def reports(self) -> Mapping[str, str]:
+        """The text of each file of vulnerabilities on the machine; none where nobody knows."""
+        if self.mitigations:
+            return {name: one.says for name, one in self.mitigations.items()}
+        return self.host.mitigations if self.host else {}
 
     @property
     def key(self) -> str:

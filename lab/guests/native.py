@@ -270,7 +270,10 @@ def guest_of(base: Guest | None) -> Guest | None:
     flags = {flag.replace("_", "") for flag in info["flags"].split()}
     words = [word for word in base.cpu.split(",") if not word.startswith("+") or word[1:] in flags]
     renamed = [f"{key}={own[key]}" if (key := word.partition("=")[0]) in own else word for word in words]
-    return msgspec.structs.replace(base, cpu=",".join(renamed), source="/proc/cpuinfo, as far as QEMU emulates it")
+    # Of another CPU nobody said how a kernel comes to believe in it.
+    mitigated = base.mitigated if renamed == words else []
+    source = "/proc/cpuinfo, as far as QEMU emulates it"
+    return msgspec.structs.replace(base, cpu=",".join(renamed), mitigated=mitigated, source=source)
 
 
 def _cpuinfo() -> dict[str, str]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import NEW, Lab
+from lab.guests import hardware
+
+from .conftest import NEW, OLD, Lab
 
 pytestmark = [pytest.mark.guest]
 
@@ -70,6 +72,31 @@ def test_what_a_kernel_does_not_do_is_refused(lab: Lab, seen: Path, setting: str
     spec = f"{NEW}@{setting}"
     said = lab.refused(4, "ab", "--base", spec, "--test", spec, "--seeds", "1", "-w", f"script:{seen}")
     assert "the guest refused the setting" in said and why in said
+
+
+@pytest.mark.parametrize("machine", hardware.names())
+def test_a_kernel_that_takes_its_cpu_from_the_command_line_believes_in_the_machine(lab: Lab, machine: str) -> None:
+    """Since commit 814165e9fd1f ("x86/cpu: Add the 'setcpuid=' boot parameter") (in v6.15)."""
+    mitigated = "deb:7.1@mitigations=auto"
+    document = lab.json(
+        *("ab", "--base", "deb:7.1", "--test", mitigated, "--machine", machine, "-w", "syscalls:getppid")
+    )
+    primary = document["cases"][0]["metrics"][0]
+    assert not any("believes" in line for line in document["remarks"])
+    if machine == "zen4":  # by safe returns
+        assert primary["verdict"] == "regression" and primary["ratio"] > 1.5, primary
+    else:
+        assert primary["verdict"] == "unknown" and abs(primary["ratio"] - 1) < 0.02, primary
+        assert "no model counts what bhi: bhi_dis_s, enhanced / automatic ibrs cost" in primary["reason"]
+
+
+@pytest.mark.parametrize("base", [OLD, NEW])
+def test_a_kernel_that_believes_in_another_cpu_says_so_and_gives_no_word(lab: Lab, base: str) -> None:
+    document = lab.json("ab", "--base", base, "--test", f"{base}@mitigations=auto", "-w", "syscalls:getppid")
+    primary = document["cases"][0]["metrics"][0]
+    assert document["verdict"] == "unknown"
+    assert primary["reason"] == "test believes in another CPU than sapphire-rapids: spec_store_bypass, spectre_v2"
+    assert any("spectre_v2 is 'Mitigation: Retpolines" in line for line in document["remarks"])
 
 
 def test_a_program_that_needs_more_than_its_cgroup_gives_is_killed(lab: Lab, seen: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from lab.core.errors import HostFailed
-from lab.guests import exact
+from lab.guests import exact, hardware
 from lab.guests.exact import Environment, ExactGuest, Qemu
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
@@ -81,6 +81,16 @@ def test_a_word_of_the_arms_own_replaces_the_machines() -> None:
     words = exact.cmdline(["mitigations=auto", "mine"])
     assert words[-2:] == ["mitigations=auto", "mine"]
     assert "mitigations=off" not in words and "nokaslr" in words
+
+
+def test_parameters_make_up_for_the_cpu_where_mitigations_are_on() -> None:
+    machine = hardware.load("sapphire-rapids")
+    off = exact.cmdline([])
+    assert exact.believing(off, machine) == off
+    assert exact.believing(exact.cmdline(["mitigations=auto"]), None) == exact.cmdline(["mitigations=auto"])
+    words = exact.believing(exact.cmdline(["mitigations=auto,nosmt", "mds=full"]), machine)
+    assert {"nopti", "mitigations=auto,nosmt", "mds=full"} <= set(words)
+    assert "mds=off" not in words, "a parameter of the user's goes before"
 
 
 def environment(

@@ -10,6 +10,7 @@
 #include "report.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@
 #define THP	"/sys/kernel/mm/transparent_hugepage/"
 #define DEBUGFS	"/sys/kernel/debug/"
 #define SECURITYFS "/sys/kernel/security"
-#define SPECTRE	"/sys/devices/system/cpu/vulnerabilities/spectre_v1"
+#define VULNERABILITIES "/sys/devices/system/cpu/vulnerabilities/"
 #define VALUE_MAX	1024
 
 #define IDLE_WINDOW_NS	100000000
@@ -306,12 +307,33 @@ static bool check_lsm(struct attempt *attempt)
 	return true;
 }
 
+/* What the kernel believes of its CPU, and does about it. */
+static void show_vulnerabilities(void)
+{
+	struct dirent **files;
+	int count = scandir(VULNERABILITIES, &files, NULL, alphasort);
+	char name[288], path[320], text[VALUE_MAX];
+
+	for (int i = 0; i < count; i++) {
+		if (*files[i]->d_name != '.') {
+			snprintf(name, sizeof(name), "vulnerability.%s", files[i]->d_name);
+			snprintf(path, sizeof(path), VULNERABILITIES "%s", files[i]->d_name);
+			show("setting", name, file_word(path, text, sizeof(text)), NULL);
+		}
+		free(files[i]);
+	}
+	if (count >= 0)
+		free(files);
+}
+
 /* Every out-of-order processor needs the mitigation of Spectre v1, so it tells whether there are any. */
 static bool check_mitigations(struct attempt *attempt)
 {
-	const char *now = file_word(SPECTRE, attempt->buffer, sizeof(attempt->buffer));
+	const char *now = file_word(VULNERABILITIES "spectre_v1", attempt->buffer, sizeof(attempt->buffer));
 	bool off = !strcmp(attempt->value, "off");
 
+	if (!off)
+		show_vulnerabilities();
 	/* auto;no_user_kernel and the like leave out some. */
 	if (!off && strchr(attempt->value, ';'))
 		return true;

@@ -1,0 +1,118 @@
+"""The CPU that a kernel believes in: the mitigations that guests report, beside those of the modelled machine.
+
+QEMU cannot show a guest all by which a kernel finds out what its CPU is vulnerable to. Where the kernel then does more
+or less than it would on the machine, its numbers are not the machine's, and no word of a verdict stands on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec.structs import replace as replace_fields
+
+from lab.compare.runs import Run
+from lab.guests.hardware import UNAFFECTED, Machine
+from lab.stats.verdict import Comparison, Outcome
+
+PREFIX = "vulnerability."
+"""The guest's report of a file of /sys/devices/system/cpu/vulnerabilities, among its settings."""
+
+_VERDICT = re.compile(r"^(mitigation|vulnerable)\b[:;]?\s*|\s+attempted$")
+
+# Nothing that a guest without threads and without guests of its own executes; the entries of pages that are not
+# present, which every kernel inverts; and the filled return stack, of which kernels decide by their version: older
+# ones fill it on every CPU.
+_IDLE = re.compile(
+    r"$|not affected|unknown|no mitigations|no microcode|kvm: |pte inversion|ibpb before exit to userspace|smt |stibp"
+    r"|rsb filling|pbrsb-eibrs: |[a-z0-9]+: (disabled|not affected|vulnerable)"
+)
+
+# What the CPU does for the kernel at no instruction, or at one whose cost the model does not know.
+_HARDWARE = frozenset({"enhanced / automatic ibrs", "bhi: bhi_dis_s", "clear cpu buffers"})
+
+
+def in_force(report: str) -> frozenset[str]:
+    """The mitigations that a guest's kernel executes, by the text of a file of vulnerabilities.
+
+    `Not affected` and `Vulnerable` are the same here: nothing is done. So are `Mitigation: Safe RET` and
+    `Vulnerable: Safe RET, no microcode`: the kernel does its part.
+    """
+    parts = (_VERDICT.sub("", part.strip()) for part in re.split(r"[;,] ", report.strip().lower()))
+    return frozenset(part for part in parts if not _IDLE.match(part))
+
+
+def reported(settings: Mapping[str, str]) -> dict[str, str]:
+    """The vulnerabilities in what a guest reported of its settings; none where its mitigations are off."""
+    return {name.removeprefix(PREFIX): text for name, text in settings.items() if name.startswith(PREFIX)}
+
+
+def differences(found: Mapping[str, str], machine: Machine) -> dict[str, str]:
+    """The vulnerabilities against which a guest's kernel does something else than the machine's would, with both texts.
+
+    A file that a kernel does not have, it does not have on the machine either.
+    """
+    expected = {name: machine.reports().get(name, UNAFFECTED) for name in sorted(found)}
+    return {
+        name: f"{found[name]!r}, there {there!r}"
+        for name, there in expected.items()
+        if in_force(found[name]) != in_force(there)
+    }
+
+
+def reason_of(runs: Mapping[str, Run], machine: Machine) -> str:
+    """The reason against every word: the arms in whose guests the CPU is another than the machine; empty if none.
+
+    runs: one of each arm.
+    """
+    found = {arm: reported(run.report.settings) for arm, run in runs.items()}
+    if not any(found.values()):
+        return ""
+    if not machine.reports():
+        return f"machine {machine.name} does not say what its kernel mitigates"
+    said: dict[str, list[str]] = {}
+    for arm, texts in found.items():
+        if names := ", ".join(differences(texts, machine)):
+            said.setdefault(names, []).append(arm)
+    return "; ".join(
+        f"{' and '.join(arms)} {'believe' if arms[1:] else 'believes'} in another CPU than {machine.name}: {names}"
+        for names, arms in said.items()
+    )
+
+
+def remarks(runs: Mapping[str, Run], machine: Machine) -> list[str]:
+    """A line for each arm whose guest reports something else than the machine's kernel, in the words of both."""
+    apart = {arm: differences(reported(run.report.settings), machine) for arm, run in runs.items()}
+    return [
+        f"{arm} believes in another CPU than {machine.name}: "
+        + "; ".join(f"{name} is {texts}" for name, texts in each.items())
+        for arm, each in apart.items()
+        if each
+    ]
+
+
+def uncounted(runs: Mapping[str, Run], word: Outcome | None) -> list[str]:
+    """The mitigations of one arm's guest alone that the CPU itself pays for, and that can make a word wrong.
+
+    They only make that arm's cost higher. runs: one of each arm, base first.
+    """
+    base, test = (
+        {part for text in reported(run.report.settings).values() for part in in_force(text)} & _HARDWARE
+        for run in (next(iter(runs.values())), [*runs.values()][-1])
+    )
+    against = {Outcome.SAME: base ^ test, Outcome.IMPROVEMENT: test - base, Outcome.REGRESSION: base - test}
+    return sorted(against.get(word, set())) if word else []
+
+
+def weigh(primary: Comparison, runs: Mapping[str, Run], machine: Machine) -> Comparison:
+    """A case's primary metric: `unknown` where a guest believes in another CPU than the machine, with the reason.
+
+    So it is where the CPU of one arm alone pays for mitigations: the model counts instructions, and they take none.
+    runs: one of each arm, base first.
+    """
+    if not runs or primary.verdict is None:
+        return primary
+    reason = reason_of(runs, machine)
+    if not reason and (names := uncounted(runs, primary.verdict)):
+        reason = f"no model counts what {', '.join(names)} cost the CPU of one arm"
+    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None) if reason else primary
