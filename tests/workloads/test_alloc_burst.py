@@ -36,8 +36,8 @@ def run(program: Path, *words: str, seed: int = 1) -> subprocess.CompletedProces
     return subprocess.run([program, *words], capture_output=True, text=True, env=env, check=False, timeout=60)
 
 
-def measure(program: Path, case: str, *words: str, seed: int = 1) -> dict[str, float]:
-    done = run(program, "--case", case, "--total", "32m", *words, seed=seed)
+def measure(program: Path, case: str, seed: int = 1) -> dict[str, float]:
+    done = run(program, "--case", case, seed=seed)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     document = json.loads(done.stdout)
@@ -61,11 +61,12 @@ def test_every_case_of_the_sweep_runs_and_gives_declared_metrics_only(program: P
 @pytest.mark.parametrize(
     ("case", "lengths"),
     [
-        ("layout-512k", [512] * 64),
-        ("layout-2052k", [2052] * 15),
-        ("layout-8m", [8192] * 4),
-        ("layout-6000k-mmap", [6000] * 5),
-        ("alternate-2048k-1400k", [2048, 1400] * 14),
+        ("layout-512k", [512] * 128),
+        ("layout-2052k", [2052] * 31),
+        ("layout-8m", [8192] * 8),
+        ("layout-6000k-mmap", [6000] * 10),
+        ("layout-6000k-malloc", [6000] * 5),
+        ("alternate-2048k-1400k", [2048, 1400] * 28),
     ],
 )
 def test_layout_maps_what_fits_and_faults_every_page_in(program: Path, case: str, lengths: list[int]) -> None:
@@ -86,12 +87,6 @@ def test_single_touches_all_of_a_buffer_but_one_page_of_a_huge_one(program: Path
     assert huge["ops"] > small["ops"]
 
 
-def test_rounds_and_total_bound_the_work(program: Path) -> None:
-    assert measure(program, "single-1m", "--rounds", "3")["ops"] == 3
-    assert measure(program, "burst-1m-2m", "--rounds", "50")["ops"] == 50
-    assert measure(program, "layout-1m", "--total", "5m")["ops"] == 5
-
-
 def test_a_burst_depends_on_its_seed_alone(program: Path) -> None:
     def sequence(seed: int) -> float:
         return measure(program, "burst-512k-1800k", seed=seed)["page_faults"]
@@ -101,8 +96,6 @@ def test_a_burst_depends_on_its_seed_alone(program: Path) -> None:
         pytest.skip("this machine gives huge pages, so fault counts depend on where buffers lie")
     assert sequence(1) == sequence(1)
     assert len({sequence(seed) for seed in range(5)}) > 1
-    explicit = run(program, "--case", "burst-512k-1800k", "--total", "32m", "--seed", "3", seed=9)
-    assert json.loads(explicit.stdout)["metrics"]["page_faults"] == sequence(3)
 
 
 @pytest.mark.parametrize(
@@ -114,15 +107,15 @@ def test_a_burst_depends_on_its_seed_alone(program: Path) -> None:
         "layout-12q",
         "layout-4632k-jemalloc",
         "layout-2m-4m",
-        "layout-64m",
+        "layout-65m",
         "layout-99999999999999999999k",
-        "single-33m",
+        "burst-1m-33m",
         "burst-8m-2m",
         "sweep-2m",
     ],
 )
 def test_bad_names_are_misuse_in_one_line(program: Path, case: str) -> None:
-    done = run(program, "--case", case, "--total", "32m")
+    done = run(program, "--case", case)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

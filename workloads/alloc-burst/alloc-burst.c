@@ -19,7 +19,7 @@
  *
  * A case is PATTERN-SIZE[-SIZE][-FRONTEND]:
  *
- *   layout-S      map buffers of S up to a total, then touch them all, and read
+ *   layout-S      map buffers of S up to 64 MiB, then touch them all, and read
  *                 them twice: what is used after it was filled pays for small
  *                 pages in TLB misses each time
  *   alternate-A-B the same, with sizes A, B, A, B, ...
@@ -41,10 +41,10 @@
  * the end of each operation. Prints one line of JSON.
  */
 #include <lab/mark.h>
+#include <lab/proc.h>
+#include <lab/program.h>
 
-#include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,16 +53,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
-#define KIB		1024UL
-#define MIB		(1024UL * KIB)
-#define PAGE		4096UL
-#define SIZE_LIMIT	(1UL << 40)
-
 #define BUFFERS_MAX	32768
-#define TOTAL_DEFAULT	(64 * MIB)
+#define TOTAL		(64 * MIB)
 #define READS		2		/* layout, alternate: of each buffer, once all are filled */
 #define HEADER_FROM	(64 * MIB)	/* single: from here on the shape of malloc1 */
 #define SINGLE_MIN	8
@@ -70,8 +64,7 @@
 #define SINGLE_SHARE	8		/* of the total, touched over all operations */
 #define WINDOW_MIN	2
 #define WINDOW_MAX	8
-#define BURST_MIN	16
-#define BURST_MAX	16
+#define BURST_OPS	16
 #define WARM_UP		(4 * MIB)
 
 #define HIDDEN		768UL		/* BERT-base's hidden state, in floats */
@@ -79,23 +72,10 @@
 #define TOKENS_MIN	16UL
 #define TOKENS_MAX	512UL
 
-enum exit_status {
-	EXIT_MEASURED = 0,
-	EXIT_CANNOT = 1,
-	EXIT_MISUSE = 2,
-};
-
 enum frontend {
 	FRONTEND_MMAP,
 	FRONTEND_MALLOC_FIXED,
 	FRONTEND_MALLOC,
-};
-
-struct options {
-	const char *name;
-	size_t total;
-	unsigned long rounds;	/* 0: as many as fit the total */
-	uint64_t seed;
 };
 
 struct plan;
@@ -108,7 +88,7 @@ struct pattern {
 };
 
 struct plan {
-	const struct options *options;
+	const char *name;
 	const struct pattern *pattern;
 	enum frontend frontend;
 	size_t size[2];
@@ -116,13 +96,12 @@ struct plan {
 	size_t window;		/* burst: live buffers */
 };
 
-/* One look at the process and the kernel; fields the kernel does not have are -1. */
+/* One look at the process and the kernel. */
 struct sample {
 	long long faults;
-	long long thp_alloc;
-	long long thp_fallback;
-	long long anon_huge_kb;
 	long long vmas;
+	struct proc_text vmstat;
+	struct proc_text rollup;
 };
 
 static char *buffers[BUFFERS_MAX];
@@ -131,35 +110,6 @@ static uint32_t slots[BUFFERS_MAX];
 static long long latencies[BUFFERS_MAX];
 static long long elapsed;
 static struct sample before, after;
-
-static _Noreturn void misuse(const char *name, const char *what)
-{
-	fprintf(stderr, "alloc-burst: case '%s': %s\n", name, what);
-	exit(EXIT_MISUSE);
-}
-
-static _Noreturn void cannot_map(size_t length)
-{
-	fprintf(stderr, "alloc-burst: cannot map %zu bytes: %s (errno %d)\n", length, strerror(errno), errno);
-	exit(EXIT_CANNOT);
-}
-
-static inline long long now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-static uint64_t splitmix64(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	return z ^ (z >> 31);
-}
 
 static size_t clamp(size_t value, size_t low, size_t high)
 {
@@ -178,7 +128,7 @@ static char *map_pages(size_t length)
 	char *pages = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (pages == MAP_FAILED)
-		cannot_map(length);
+		program_cannot("cannot map %zu bytes", length);
 	return pages;
 }
 
@@ -190,7 +140,7 @@ static char *get_buffer(enum frontend frontend, size_t length)
 		return map_pages(page_round(length));
 	buffer = malloc(length);
 	if (!buffer)
-		cannot_map(length);
+		program_cannot("cannot map %zu bytes", length);
 	return buffer;
 }
 
@@ -231,48 +181,16 @@ static void set_up_frontend(enum frontend frontend)
 
 /* --- Sampling ----------------------------------------------------------- */
 
-static char text[1 << 16];
-
-static ssize_t read_file(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t length = 0;
-	ssize_t step;
-
-	text[0] = '\0';
-	if (fd < 0)
-		return -1;
-	while (length < sizeof(text) - 1 && (step = read(fd, text + length, sizeof(text) - 1 - length)) > 0)
-		length += (size_t)step;
-	close(fd);
-	text[length] = '\0';
-	return (ssize_t)length;
-}
-
-/* The number after a key at the start of a line of the text that was read; -1 if there is none. */
-static long long number_of(const char *key)
-{
-	size_t length = strlen(key);
-	const char *line = text;
-
-	while (line) {
-		if (!strncmp(line, key, length) && (line[length] == ' ' || line[length] == ':'))
-			return strtoll(line + length + 1, NULL, 10);
-		line = strchr(line, '\n');
-		line = line ? line + 1 : NULL;
-	}
-	return -1;
-}
-
 /* The list of mappings may be longer than any buffer, so it is counted as it comes. */
 static long long count_vmas(void)
 {
+	static char text[1 << 16];
 	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	long long lines = 0;
 	ssize_t step;
 
 	if (fd < 0)
-		return -1;
+		program_cannot("cannot read /proc/self/maps");
 	while ((step = read(fd, text, sizeof(text))) > 0)
 		for (ssize_t i = 0; i < step; i++)
 			lines += text[i] == '\n';
@@ -292,16 +210,13 @@ static long long count_faults(void)
 static void sample_layout(struct sample *sample)
 {
 	sample->vmas = count_vmas();
-	read_file("/proc/self/smaps_rollup");
-	sample->anon_huge_kb = number_of("AnonHugePages");
+	proc_read("/proc/self/smaps_rollup", &sample->rollup);
 }
 
 /* Of the events so far. The faults come last before the window and first after it: reading faults, too. */
 static void sample_events(struct sample *sample)
 {
-	read_file("/proc/vmstat");
-	sample->thp_alloc = number_of("thp_fault_alloc");
-	sample->thp_fallback = number_of("thp_fault_fallback");
+	proc_read("/proc/vmstat", &sample->vmstat);
 }
 
 static long long window_begin(void)
@@ -309,12 +224,12 @@ static long long window_begin(void)
 	sample_layout(&before);
 	sample_events(&before);
 	before.faults = count_faults();
-	return now_ns();
+	return program_now_ns();
 }
 
 static void window_end(long long began)
 {
-	elapsed = now_ns() - began;
+	elapsed = program_now_ns() - began;
 	after.faults = count_faults();
 	sample_events(&after);
 }
@@ -327,7 +242,7 @@ static void plan_layout(struct plan *plan)
 	 * malloc() writes a header into each buffer before the next one extends the
 	 * mapping, which costs most of them their huge pages. Half as many take as long.
 	 */
-	size_t total = plan->options->total / (plan->frontend == FRONTEND_MMAP ? 1 : 2);
+	size_t total = TOTAL / (plan->frontend == FRONTEND_MMAP ? 1 : 2);
 	size_t used = 0;
 
 	/* Alternating, it takes more of them until the gaps outweigh the first buffer's gain. */
@@ -343,17 +258,17 @@ static void plan_layout(struct plan *plan)
 		used += length;
 	}
 	if (plan->ops < (size_t)plan->pattern->sizes)
-		misuse(plan->options->name, "does not fit into --total");
+		program_misuse(plan->name, "does not fit into 64 MiB");
 }
 
 /* One pass over all buffers: what each takes is added to its operation. */
 static void pass_over(struct plan *plan, void (*step)(struct plan *plan, size_t i))
 {
-	long long start = now_ns(), end;
+	long long start = program_now_ns(), end;
 
 	for (size_t i = 0; i < plan->ops; i++) {
 		step(plan, i);
-		end = now_ns();
+		end = program_now_ns();
 		latencies[i] += end - start;
 		start = end;
 		lab_operation_end();
@@ -412,13 +327,7 @@ static size_t single_length(const struct plan *plan)
 
 static void plan_single(struct plan *plan)
 {
-	size_t touched = single_touched(plan);
-
-	if (touched > plan->options->total)
-		misuse(plan->options->name, "does not fit into --total");
-	plan->ops = plan->options->rounds;
-	if (!plan->ops)
-		plan->ops = clamp(plan->options->total / SINGLE_SHARE / touched, SINGLE_MIN, SINGLE_MAX);
+	plan->ops = clamp(TOTAL / SINGLE_SHARE / single_touched(plan), SINGLE_MIN, SINGLE_MAX);
 }
 
 static void measure_single(struct plan *plan)
@@ -428,12 +337,12 @@ static void measure_single(struct plan *plan)
 	char *buffer;
 
 	lab_window_begin();
-	start = now_ns();
+	start = program_now_ns();
 	for (size_t i = 0; i < plan->ops; i++) {
 		buffer = get_buffer(plan->frontend, length);
 		touch(buffer, touched);
 		put_buffer(plan->frontend, buffer, length);
-		end = now_ns();
+		end = program_now_ns();
 		latencies[i] = end - start;
 		start = end;
 		lab_operation_end();
@@ -468,19 +377,17 @@ static void plan_burst(struct plan *plan)
 {
 	static size_t sizes[BATCH_STEPS * (TOKENS_MAX - TOKENS_MIN + 1)];
 	size_t count = tensor_sizes(plan, sizes);
-	uint64_t state = plan->options->seed;
+	uint64_t state = program_seed();
 
 	if (!count)
-		misuse(plan->options->name, "no batch x tokens gives a size within these bounds");
-	if (plan->options->total / plan->size[1] < WINDOW_MIN)
-		misuse(plan->options->name, "does not fit into --total");
-	plan->window = clamp(plan->options->total / plan->size[1], WINDOW_MIN, WINDOW_MAX);
-	plan->ops = plan->options->rounds;
-	if (!plan->ops)
-		plan->ops = clamp(2 * plan->window, BURST_MIN, BURST_MAX);
+		program_misuse(plan->name, "no batch x tokens gives a size within these bounds");
+	if (TOTAL / plan->size[1] < WINDOW_MIN)
+		program_misuse(plan->name, "does not fit into 64 MiB");
+	plan->window = clamp(TOTAL / plan->size[1], WINDOW_MIN, WINDOW_MAX);
+	plan->ops = BURST_OPS;
 	for (size_t i = 0; i < plan->window + plan->ops; i++) {
-		slots[i] = i < plan->window ? i : splitmix64(&state) % plan->window;
-		lengths[i] = sizes[splitmix64(&state) % count];
+		slots[i] = i < plan->window ? i : program_random(&state) % plan->window;
+		lengths[i] = sizes[program_random(&state) % count];
 	}
 }
 
@@ -507,10 +414,10 @@ static void measure_burst(struct plan *plan)
 	sample_events(&before);
 	before.faults = count_faults();
 	lab_window_begin();
-	began = start = now_ns();
+	began = start = program_now_ns();
 	for (size_t i = 0; i < plan->ops; i++) {
 		replace(plan, plan->window + i, live);
-		end = now_ns();
+		end = program_now_ns();
 		latencies[i] = end - start;
 		start = end;
 		lab_operation_end();
@@ -530,24 +437,6 @@ static const struct pattern patterns[] = {
 };
 
 /* --- The case's name ---------------------------------------------------- */
-
-/* A size such as 4632k or 2m at the start of text: its end, or NULL if there is none. */
-static const char *parse_size(const char *at, size_t *size)
-{
-	unsigned long number;
-	char *end;
-
-	if (*at < '1' || *at > '9')
-		return NULL;
-	errno = 0;
-	number = strtoul(at, &end, 10);
-	if (errno || number > SIZE_LIMIT / MIB * (*end == 'k' ? KIB : 1))
-		return NULL;
-	if (*end != 'k' && *end != 'm')
-		return NULL;
-	*size = number * (*end == 'k' ? KIB : MIB);
-	return end + 1;
-}
 
 static bool parse_frontend(const char *at, enum frontend *frontend)
 {
@@ -569,28 +458,29 @@ static const struct pattern *find_pattern(const char *name)
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
 		if (strlen(patterns[i].name) == length && !strncmp(patterns[i].name, name, length))
 			return &patterns[i];
-	misuse(name, "the pattern is one of layout, alternate, single, burst");
+	program_misuse(name, "the pattern is one of layout, alternate, single, burst");
 }
 
 static void parse_case(const char *name, struct plan *plan)
 {
 	const char *at;
 
+	plan->name = name;
 	plan->pattern = find_pattern(name);
 	at = name + strlen(plan->pattern->name);
 	for (int i = 0; i < plan->pattern->sizes; i++) {
 		if (*at == '-')
-			at = parse_size(at + 1, &plan->size[i]);
+			at = program_size(at + 1, &plan->size[i]);
 		else
 			at = NULL;
 		if (!at)
-			misuse(name, plan->pattern->sizes == 2 ?
+			program_misuse(name, plan->pattern->sizes == 2 ?
 				     "needs two sizes such as 2048k-1400k" : "needs a size such as 4632k or 2m");
 	}
 	if (!parse_frontend(at, &plan->frontend))
-		misuse(name, "after the sizes only -mmap, -malloc-fixed or -malloc may come");
+		program_misuse(name, "after the sizes only -mmap, -malloc-fixed or -malloc may come");
 	if (plan->pattern->plan == plan_burst && plan->size[0] > plan->size[1])
-		misuse(name, "the first bound is above the second");
+		program_misuse(name, "the first bound is above the second");
 }
 
 /* --- Measuring and printing --------------------------------------------- */
@@ -613,121 +503,30 @@ static void warm_up(const struct plan *plan)
 	window_end(window_begin());
 }
 
-static int by_value(const void *a, const void *b)
-{
-	long long left = *(const long long *)a, right = *(const long long *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* Nearest rank: the smallest value that so many percent of all do not exceed. */
-static long long percentile(size_t count, unsigned int percent)
-{
-	return latencies[(count * percent + 99) / 100 - 1];
-}
-
-/* A counter's increase, or nothing but the reason why there is none. */
-static void print_increase(const char *name, long long was, long long is, const char *source)
-{
-	if (was < 0 || is < 0)
-		fprintf(stderr, "alloc-burst: no %s: this kernel does not show it in %s\n", name, source);
-	else
-		printf(",\"%s\":%lld", name, is - was);
-}
-
 static void print_metrics(const struct plan *plan)
 {
-	qsort(latencies, plan->ops, sizeof(*latencies), by_value);
+	program_sort(latencies, plan->ops);
 	printf("{\"metrics\":{\"throughput\":%.17g", (double)plan->ops * 1e9 / (double)(elapsed ? elapsed : 1));
-	printf(",\"latency_p50\":%lld", percentile(plan->ops, 50));
-	printf(",\"latency_p95\":%lld", percentile(plan->ops, 95));
-	printf(",\"latency_p99\":%lld", percentile(plan->ops, 99));
-	print_increase("page_faults", before.faults, after.faults, "getrusage()");
-	print_increase("thp_fault_alloc", before.thp_alloc, after.thp_alloc, "/proc/vmstat");
-	print_increase("thp_fault_fallback", before.thp_fallback, after.thp_fallback, "/proc/vmstat");
-	print_increase("anon_huge_kb", before.anon_huge_kb, after.anon_huge_kb, "/proc/self/smaps_rollup");
-	print_increase("vmas", before.vmas, after.vmas, "/proc/self/maps");
+	printf(",\"latency_p50\":%lld", program_percentile(latencies, plan->ops, 50));
+	printf(",\"latency_p95\":%lld", program_percentile(latencies, plan->ops, 95));
+	printf(",\"latency_p99\":%lld", program_percentile(latencies, plan->ops, 99));
+	printf(",\"page_faults\":%lld", after.faults - before.faults);
+	proc_print_increase("thp_fault_alloc", "thp_fault_alloc", &before.vmstat, &after.vmstat);
+	proc_print_increase("thp_fault_fallback", "thp_fault_fallback", &before.vmstat, &after.vmstat);
+	proc_print_increase("anon_huge_kb", "AnonHugePages", &before.rollup, &after.rollup);
+	printf(",\"vmas\":%lld", after.vmas - before.vmas);
 	printf(",\"ops\":%zu}}\n", plan->ops);
-}
-
-static uint64_t parse_number(const char *option, const char *value)
-{
-	char *end;
-	unsigned long long number;
-
-	errno = 0;
-	number = strtoull(value, &end, 10);
-	if (*value >= '0' && *value <= '9' && !*end && !errno)
-		return number;
-	fprintf(stderr, "alloc-burst: %s '%s' is not a number\n", option, value);
-	exit(EXIT_MISUSE);
-}
-
-static size_t parse_total(const char *value)
-{
-	size_t total = 0;
-	const char *end = parse_size(value, &total);
-
-	if (end && !*end)
-		return total;
-	fprintf(stderr, "alloc-burst: --total '%s' is not a size such as 96m\n", value);
-	exit(EXIT_MISUSE);
-}
-
-static void usage(FILE *stream)
-{
-	fputs("usage: alloc-burst --case PATTERN-SIZE[-SIZE][-FRONTEND] [--total SIZE] [--rounds N] [--seed N]\n"
-	      "for example: alloc-burst --case layout-4632k\n", stream);
-}
-
-static void parse_options(int argc, char **argv, struct options *options)
-{
-	static const struct option known[] = {
-		{ "case",	required_argument, NULL, 'c' },
-		{ "total",	required_argument, NULL, 't' },
-		{ "rounds",	required_argument, NULL, 'r' },
-		{ "seed",	required_argument, NULL, 's' },
-		{ "help",	no_argument,	   NULL, 'h' },
-		{ 0 },
-	};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (option == 'c') {
-			options->name = optarg;
-		} else if (option == 't') {
-			options->total = parse_total(optarg);
-		} else if (option == 'r') {
-			options->rounds = parse_number("--rounds", optarg);
-		} else if (option == 's') {
-			options->seed = parse_number("--seed", optarg);
-		} else {
-			usage(option == 'h' ? stdout : stderr);
-			exit(option == 'h' ? EXIT_MEASURED : EXIT_MISUSE);
-		}
-	}
-	if (!options->name || optind != argc) {
-		usage(stderr);
-		exit(EXIT_MISUSE);
-	}
 }
 
 int main(int argc, char **argv)
 {
-	struct options options = { .total = TOTAL_DEFAULT };
-	struct plan plan = { .options = &options };
-	const char *seed = getenv("LAB_SEED");
+	struct plan plan = { 0 };
 
-	if (seed)
-		options.seed = parse_number("LAB_SEED", seed);
-	parse_options(argc, argv, &options);
-	if (options.rounds > BUFFERS_MAX - WINDOW_MAX)
-		misuse(options.name, "--rounds is above what can be recorded");
-	parse_case(options.name, &plan);
+	parse_case(program_case(argc, argv, "PATTERN-SIZE[-SIZE][-FRONTEND], such as layout-4632k"), &plan);
 	plan.pattern->plan(&plan);
 	set_up_frontend(plan.frontend);
 	warm_up(&plan);
 	plan.pattern->measure(&plan);
 	print_metrics(&plan);
-	return fflush(stdout) ? EXIT_CANNOT : EXIT_MEASURED;
+	return fflush(stdout) ? PROGRAM_CANNOT : PROGRAM_MEASURED;
 }

@@ -18,6 +18,7 @@
 #include <lab/program.h>
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/klog.h>
 

@@ -20,21 +20,13 @@
  * row of points. Prints one line of JSON.
  */
 #include <lab/mark.h>
+#include <lab/program.h>
 
-#include <errno.h>
-#include <getopt.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
-
-#define KIB		1024UL
-#define MIB		(1024UL * KIB)
-#define HUGE		(2 * MIB)
-#define PAGE		4096UL
 
 #define ARRAYS_MAX	64
 #define ARRAY		(512 * KIB)
@@ -45,28 +37,13 @@
 #define ROWS_MAX	((ELEMENTS - 2 * REACH) / ROW)
 #define READS		6144UL			/* rows x arrays; every case takes as long */
 
-enum exit_status {
-	EXIT_MEASURED = 0,
-	EXIT_CANNOT = 1,
-	EXIT_MISUSE = 2,
-};
-
 static const double *arrays[ARRAYS_MAX];
 static long long latencies[ROWS_MAX];
 static volatile double sink;
 
 static _Noreturn void misuse(const char *name)
 {
-	fprintf(stderr, "cache-alias: case '%s': needs aliased-N or spread-N, N from 1 to %d\n", name, ARRAYS_MAX);
-	exit(EXIT_MISUSE);
-}
-
-static long long now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
+	program_misuse(name, "needs aliased-N or spread-N, N from 1 to 64");
 }
 
 /* Room for every array at either placement, on a 2 MiB boundary. */
@@ -75,10 +52,8 @@ static char *map_all(void)
 	size_t length = ARRAYS_MAX * (HUGE + SPREAD) + HUGE;
 	char *all = mmap(NULL, length + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (all == MAP_FAILED) {
-		fprintf(stderr, "cache-alias: cannot map %zu bytes: %s\n", length, strerror(errno));
-		exit(EXIT_CANNOT);
-	}
+	if (all == MAP_FAILED)
+		program_cannot("cannot map %zu bytes", length);
 	all = (char *)(((uintptr_t)all + HUGE - 1) & ~(HUGE - 1));
 	madvise(all, length, MADV_HUGEPAGE);
 	return all;
@@ -114,22 +89,15 @@ static void measure(size_t count, size_t rows)
 	/* The first row's costs are those of a beginning. */
 	sink = row(count, REACH);
 	lab_window_begin();
-	start = now_ns();
+	start = program_now_ns();
 	for (size_t i = 0; i < rows; i++) {
 		sink = row(count, REACH + i * ROW);
-		end = now_ns();
+		end = program_now_ns();
 		latencies[i] = end - start;
 		start = end;
 		lab_operation_end();
 	}
 	lab_window_end();
-}
-
-static int by_value(const void *a, const void *b)
-{
-	long long left = *(const long long *)a, right = *(const long long *)b;
-
-	return (left > right) - (left < right);
 }
 
 static void print_metrics(size_t count, size_t rows)
@@ -138,10 +106,10 @@ static void print_metrics(size_t count, size_t rows)
 
 	for (size_t i = 0; i < rows; i++)
 		total += latencies[i];
-	qsort(latencies, rows, sizeof(*latencies), by_value);
+	program_sort(latencies, rows);
 	printf("{\"metrics\":{\"point_time\":%.17g", (double)total / (double)(rows * ROW * count));
-	printf(",\"latency_p50\":%lld", latencies[(rows * 50 + 99) / 100 - 1]);
-	printf(",\"latency_p99\":%lld", latencies[(rows * 99 + 99) / 100 - 1]);
+	printf(",\"latency_p50\":%lld", program_percentile(latencies, rows, 50));
+	printf(",\"latency_p99\":%lld", program_percentile(latencies, rows, 99));
 	printf(",\"ops\":%zu}}\n", rows);
 }
 
@@ -167,24 +135,12 @@ static size_t parse_case(const char *name, size_t *distance)
 
 int main(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{ "case", required_argument, NULL, 'c' },
-		{ 0 },
-	};
-	const char *name = NULL;
 	size_t count, rows, distance;
-	int option;
 
-	while ((option = getopt_long(argc, argv, "", known, NULL)) == 'c')
-		name = optarg;
-	if (option != -1 || !name || optind != argc) {
-		fputs("usage: cache-alias --case aliased-N|spread-N\n", stderr);
-		return EXIT_MISUSE;
-	}
-	count = parse_case(name, &distance);
+	count = parse_case(program_case(argc, argv, "aliased-N|spread-N"), &distance);
 	rows = READS / count < ROWS_MAX ? READS / count : ROWS_MAX;
 	place(count, distance);
 	measure(count, rows);
 	print_metrics(count, rows);
-	return fflush(stdout) ? EXIT_CANNOT : EXIT_MEASURED;
+	return fflush(stdout) ? PROGRAM_CANNOT : PROGRAM_MEASURED;
 }

@@ -18,33 +18,22 @@
  * JSON.
  */
 #include <lab/mark.h>
+#include <lab/proc.h>
+#include <lab/program.h>
 
-#include <errno.h>
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
-#define KIB		1024UL
-#define MIB		(1024UL * KIB)
-#define GIB		(1024UL * MIB)
-#define HUGE		(2 * MIB)
 #define NODE		64UL		/* a cache line each */
 #define SMALLEST	(64 * KIB)
 #define LARGEST	(16 * GIB)
 
 #define OPERATIONS	64
 #define HOPS		8192UL		/* per operation */
-
-enum exit_status {
-	EXIT_MEASURED = 0,
-	EXIT_CANNOT = 1,
-	EXIT_MISUSE = 2,
-};
 
 struct node {
 	struct node *next;
@@ -60,16 +49,7 @@ static long long latencies[OPERATIONS];
 
 static _Noreturn void misuse(const char *name)
 {
-	fprintf(stderr, "pointer-chase: case '%s': needs chase-SIZE[-malloc], a power of two from 64k to 16g\n", name);
-	exit(EXIT_MISUSE);
-}
-
-static long long now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
+	program_misuse(name, "needs chase-SIZE[-malloc], a power of two from 64k to 16g");
 }
 
 /* On a 2 MiB boundary, so that all of it can be huge pages. */
@@ -85,10 +65,8 @@ static struct node *get_nodes(const struct plan *plan)
 		if (all == MAP_FAILED)
 			all = NULL;
 	}
-	if (!all) {
-		fprintf(stderr, "pointer-chase: cannot map %zu bytes: %s\n", length, strerror(errno));
-		exit(EXIT_CANNOT);
-	}
+	if (!all)
+		program_cannot("cannot map %zu bytes", length);
 	return (struct node *)(((uintptr_t)all + HUGE - 1) & ~(HUGE - 1));
 }
 
@@ -132,11 +110,11 @@ static void measure(struct node *node)
 	long long start, end;
 
 	lab_window_begin();
-	start = now_ns();
+	start = program_now_ns();
 	for (size_t i = 0; i < OPERATIONS; i++) {
 		node = chase(node);
 		__asm__ volatile("" :: "r"(node));
-		end = now_ns();
+		end = program_now_ns();
 		latencies[i] = end - start;
 		start = end;
 		lab_operation_end();
@@ -144,26 +122,13 @@ static void measure(struct node *node)
 	lab_window_end();
 }
 
-static int by_value(const void *a, const void *b)
-{
-	long long left = *(const long long *)a, right = *(const long long *)b;
-
-	return (left > right) - (left < right);
-}
-
 /* The process's memory in huge pages; -1 where the kernel does not say. */
 static long long anon_huge_kb(void)
 {
-	FILE *file = fopen("/proc/self/smaps_rollup", "re");
-	long long kb = -1;
-	char line[256];
+	static struct proc_text rollup;
 
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "AnonHugePages: %lld", &kb) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kb;
+	proc_read("/proc/self/smaps_rollup", &rollup);
+	return proc_number(&rollup, "AnonHugePages");
 }
 
 static void print_metrics(void)
@@ -172,10 +137,10 @@ static void print_metrics(void)
 
 	for (size_t i = 0; i < OPERATIONS; i++)
 		total += latencies[i];
-	qsort(latencies, OPERATIONS, sizeof(*latencies), by_value);
+	program_sort(latencies, OPERATIONS);
 	printf("{\"metrics\":{\"hop_time\":%.17g", (double)total / (double)(OPERATIONS * HOPS));
-	printf(",\"latency_p50\":%lld", latencies[OPERATIONS * 50 / 100 - 1]);
-	printf(",\"latency_p99\":%lld", latencies[(OPERATIONS * 99 + 99) / 100 - 1]);
+	printf(",\"latency_p50\":%lld", program_percentile(latencies, OPERATIONS, 50));
+	printf(",\"latency_p99\":%lld", program_percentile(latencies, OPERATIONS, 99));
 	if (huge_kb >= 0)
 		printf(",\"anon_huge_kb\":%lld", huge_kb);
 	else
@@ -186,46 +151,23 @@ static void print_metrics(void)
 static struct plan parse_case(const char *name)
 {
 	struct plan plan = { 0 };
-	unsigned long number;
-	size_t unit = 0;
-	char *end;
+	const char *end = strncmp(name, "chase-", 6) ? NULL : program_size(name + 6, &plan.size);
 
-	if (strncmp(name, "chase-", 6) || name[6] < '1' || name[6] > '9')
+	if (!end || plan.size & (plan.size - 1) || plan.size < SMALLEST || plan.size > LARGEST)
 		misuse(name);
-	errno = 0;
-	number = strtoul(name + 6, &end, 10);
-	if (*end)
-		unit = *end == 'k' ? KIB : *end == 'm' ? MIB : *end == 'g' ? GIB : 0;
-	if (!unit || errno || number > LARGEST / unit || number & (number - 1) || number * unit < SMALLEST)
-		misuse(name);
-	plan.size = number * unit;
-	plan.malloc = !strcmp(end + 1, "-malloc");
-	if (end[1] && !plan.malloc)
+	plan.malloc = !strcmp(end, "-malloc");
+	if (*end && !plan.malloc)
 		misuse(name);
 	return plan;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{ "case", required_argument, NULL, 'c' },
-		{ 0 },
-	};
-	const char *name = NULL;
-	struct node *nodes;
-	struct plan plan;
-	int option;
+	struct plan plan = parse_case(program_case(argc, argv, "chase-SIZE[-malloc]"));
+	struct node *nodes = get_nodes(&plan);
 
-	while ((option = getopt_long(argc, argv, "", known, NULL)) == 'c')
-		name = optarg;
-	if (option != -1 || !name || optind != argc) {
-		fputs("usage: pointer-chase --case chase-SIZE[-malloc]\n", stderr);
-		return EXIT_MISUSE;
-	}
-	plan = parse_case(name);
-	nodes = get_nodes(&plan);
 	lay_out(nodes, plan.size / NODE);
 	measure(nodes);
 	print_metrics();
-	return fflush(stdout) ? EXIT_CANNOT : EXIT_MEASURED;
+	return fflush(stdout) ? PROGRAM_CANNOT : PROGRAM_MEASURED;
 }

@@ -67,8 +67,7 @@ void proc_print_increase(const char *name, const char *key, const struct proc_te
 	long long was = proc_number(before, key), is = proc_number(after, key);
 
 	if (was < 0 || is < 0)
-		fprintf(stderr, "%s: no %s: this kernel does not show it in /proc/vmstat\n",
-			program_invocation_short_name, name);
+		fprintf(stderr, "%s: no %s: this kernel does not show %s\n", program_invocation_short_name, name, key);
 	else
 		printf(",\"%s\":%lld", name, is - was);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SIZE_LIMIT	(1UL << 40)
+#define SIZE_LIMIT	(1024 * GIB)
 
 _Noreturn void program_cannot(const char *format, ...)
 {
@@ -28,6 +28,12 @@ _Noreturn void program_misuse(const char *name, const char *what)
 {
 	fprintf(stderr, "%s: case '%s': %s\n", program_invocation_short_name, name, what);
 	exit(PROGRAM_MISUSE);
+}
+
+_Noreturn void program_unsupported(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: not supported on this kernel: %s: %s\n", program_invocation_short_name, what, why);
+	exit(PROGRAM_UNSUPPORTED);
 }
 
 const char *program_case(int argc, char **argv, const char *usage)
@@ -75,16 +81,17 @@ uint64_t program_random(uint64_t *state)
 
 const char *program_size(const char *at, size_t *size)
 {
-	unsigned long number;
+	unsigned long number, unit;
 	char *end;
 
 	if (*at < '1' || *at > '9')
 		return NULL;
 	errno = 0;
 	number = strtoul(at, &end, 10);
-	if (errno || number > SIZE_LIMIT / MIB || (*end != 'k' && *end != 'm'))
+	unit = *end == 'k' ? KIB : *end == 'm' ? MIB : *end == 'g' ? GIB : 0;
+	if (errno || !unit || number > SIZE_LIMIT / unit)
 		return NULL;
-	*size = number * (*end == 'k' ? KIB : MIB);
+	*size = number * unit;
 	return end + 1;
 }
 

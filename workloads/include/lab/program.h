@@ -6,11 +6,10 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define KIB	1024UL
 #define MIB	(1024UL * KIB)
+#define GIB	(1024UL * MIB)
 #define PAGE	4096UL
 #define HUGE	(2 * MIB)
 
@@ -27,16 +26,8 @@ _Noreturn void program_cannot(const char *format, ...) __attribute__((format(pri
 /* The case cannot be: one line on stderr, and the end. */
 _Noreturn void program_misuse(const char *name, const char *what);
 
-/*
- * The kernel does not offer what the case needs: one line on stderr, which the
- * lab looks for, and the end. The other cases go on. Inline, since more code in
- * program.c would change the bytes of every program.
- */
-static inline _Noreturn void program_unsupported(const char *what, const char *why)
-{
-	fprintf(stderr, "%s: not supported on this kernel: %s: %s\n", program_invocation_short_name, what, why);
-	exit(PROGRAM_UNSUPPORTED);
-}
+/* The kernel does not offer what the case needs: one line on stderr, which the lab looks for, and the end. */
+_Noreturn void program_unsupported(const char *what, const char *why);
 
 /* The only option, --case NAME; anything else is misuse. */
 const char *program_case(int argc, char **argv, const char *usage);
@@ -47,7 +38,7 @@ uint64_t program_seed(void);
 /* The next number of a stream that a seed begins (splitmix64). */
 uint64_t program_random(uint64_t *state);
 
-/* A size such as 64k or 256m at the start of a text: its end, or NULL if there is none. */
+/* A size such as 64k, 256m or 1g at the start of a text: its end, or NULL if there is none. */
 const char *program_size(const char *at, size_t *size);
 
 long long program_now_ns(void);
