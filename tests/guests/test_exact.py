@@ -149,9 +149,9 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("machine", "plain", "full"),
     [
-        (MachineType.MICROVM, "d01c539ee357293a", "425115be9eef9743"),
-        (MachineType.Q35_PVH, "8855459f5fc7cdc6", "8ae3655f7692a9ae"),
-        (MachineType.Q35, "dfe50d080e448c50", "d4b240ed8106dc7e"),
+        (MachineType.MICROVM, "d196e7649ca15df5", "a51f01b2b3fe3d9c"),
+        (MachineType.Q35_PVH, "cd0909b2d8b3deb4", "cb1d0250100757d5"),
+        (MachineType.Q35, "7a04fff1b3a77b2c", "9085da1f20c8ff41"),
     ],
 )
 def test_fingerprints_are_those_of_stored_results(machine: MachineType, plain: str, full: str) -> None:
