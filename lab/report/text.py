@@ -250,8 +250,8 @@ def _footer(result: AbResult, width: int) -> str:
         lines.append(str(live))
         lines += [f"perf stat: {live.perf}"] if live.perf else []
         lines += [f"perf record, {case}: {profile}" for case, profile in live.profiles.items()]
-    again = [f"result {result.result}", f"again: lab report {result.result}", f"repeat: {result.repeat}"]
-    lines += ["   ".join(again)] if _fits([[*again, ""]], width) else again
+    steps = [f"{word}: {command}" for word, command in wording.next_steps(result).items()]
+    lines += [f"result {result.result}", *(["   ".join(steps)] if _fits([[*steps, ""]], width) else steps)]
     return "\n".join(text.wrapped(line, 2, width) for line in lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,6 +82,20 @@ def instructions(case: CaseResult) -> str:
 def beside(count: Comparison | None) -> str:
     """The change of a count of instructions, behind what is said of modelled cycles."""
     return f"; instructions {change(count)} {count.interval_text}".rstrip() if count else ""
+
+
+def next_steps(result: AbResult) -> dict[str, str]:
+    """The commands that go on from a result, by what they give."""
+    changed = next((case for case in [result.headline] if case and case.verdict.is_change), None)
+    steps = {}
+    if changed and result.live is None and result.environment.model != "none":
+        steps["why"] = f"lab explain {result.result}"
+    steps["page"] = f"lab report {result.result} -f html -o {result.result}.html"
+    base, test = result.base, result.test
+    if changed and base.commit and test.commit and base.tree == test.tree and base.spec != f"{test.spec}^":
+        ends = ["--old", base.spec, "--new", test.spec, "-w", f"{changed.workload}:{changed.case}"]
+        steps["commit"] = shlex.join(["lab", "bisect", *(["--tree", test.tree] if test.tree else []), *ends])
+    return {**steps, "repeat": result.repeat}
 
 
 def threshold(result: AbResult | Answer | MatrixResult) -> str:

@@ -48,6 +48,24 @@ def test_everything_a_reader_needs_is_there() -> None:
         assert words in text, words
 
 
+def test_the_footer_says_what_to_do_next() -> None:
+    slower = case("one", [100.0, 101.0, 102.0] * 2, [150.0, 151.0, 152.0] * 2)
+    commits = {"base": arm("v1", "1", tree="mine"), "test": arm("v3", "3", tree="mine")}
+    found = fakeresult.result(slower, **commits)
+    page = f"lab report {found.result} -f html -o {found.result}.html"
+    commit = f"lab bisect --tree mine --old v1 --new v3 -w {slower.name}"
+    assert [*wording.next_steps(found).items()] == [
+        ("why", f"lab explain {found.result}"), ("page", page), ("commit", commit), ("repeat", found.repeat),
+    ]  # fmt: skip
+    assert f"why: lab explain {found.result}" in _text(found)
+    parent = fakeresult.result(slower, **{**commits, "base": arm("v3^", "2", tree="mine")})
+    assert "commit" not in wording.next_steps(parent), "there is one commit between the two"
+    packages = fakeresult.result(slower, base=arm("deb:6.1", "1", commit=None), test=arm("deb:6.12", "3", commit=None))
+    assert "commit" not in wording.next_steps(packages)
+    same = fakeresult.result(case("one", [100.0] * 6, [100.0] * 6), **commits)
+    assert [*wording.next_steps(same)] == ["page", "repeat"]
+
+
 def test_one_seed_is_no_seeds() -> None:
     result = msgspec.structs.replace(_result(SLOWER, EQUAL), seeds=[1])
     assert "(threshold 2 %, 1 seed)\n" in _text(result)
