@@ -56,11 +56,8 @@ def show_command(ref: str, as_json: bool) -> None:
     if as_json:
         _print_json({"schema": "lab.machine/1", **msgspec.to_builtins(shown)})
         return
-    click.echo(
-        "\n".join(
-            visible(line) for line in [f"{shown.name}: {shown.description}", *_host(shown), "", *_values_table(shown)]
-        )
-    )
+    tables = [*_values_table(shown), *_mitigations(shown)]
+    click.echo("\n".join(visible(line) for line in [f"{shown.name}: {shown.description}", *_host(shown), "", *tables]))
 
 
 @machine.command("compare")
@@ -160,6 +157,12 @@ def _host(shown: Machine) -> list[str]:
         return []
     where = f"measured on: {shown.host.cpu}, Linux {shown.host.kernel}" + (", in a guest" if shown.host.guest else "")
     return [where, *(f"  {name}: {text}" for name, text in shown.host.mitigations.items())]
+
+
+def _mitigations(shown: Machine) -> list[str]:
+    """The text of each file of vulnerabilities under `mitigations=auto`, and where it is from."""
+    rows = [(f"mitigations.{name}", one.says, one.source) for name, one in shown.mitigations.items()]
+    return ["", *columns(rows)] if rows else []
 
 
 def _values_table(shown: Machine) -> list[str]:

@@ -43,6 +43,7 @@ def test_a_machine_is_shown_with_its_sources(capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
     assert "cost.stlb_hit" in out
     assert "72 / 72 ways" in out
+    assert "mitigations.tsa" in out and "Mitigation: Clear CPU buffers" in out
     assert "estimate: " in out
     assert _json(capsys, "machine", "show", "zen4")["name"] == "zen4"
 

@@ -177,6 +177,19 @@ def test_another_architecture_is_refused() -> None:
         native.require_architecture("aarch64")
 
 
+@pytest.mark.parametrize(("model", "kept"), [("17", True), ("1", False)])
+def test_parameters_for_a_kernels_belief_are_those_of_the_same_cpu(
+    monkeypatch: pytest.MonkeyPatch, model: str, kept: bool
+) -> None:
+    base = hardware.load("zen4").guest
+    assert base is not None
+    names = {word[1:] for word in base.cpu.split(",") if word.startswith("+")}
+    info = {"vendor_id": "AuthenticAMD", "cpu family": "25", "model": model, "stepping": "1", "flags": " ".join(names)}
+    monkeypatch.setattr(native, "_cpuinfo", lambda: info)
+    found = native.guest_of(base)
+    assert found is not None and found.mitigated == (base.mitigated if kept else [])
+
+
 # --- this host ---
 
 
