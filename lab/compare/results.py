@@ -440,6 +440,12 @@ class AbResult(Record, frozen=True, kw_only=True):
         cases = [case for case in cases if not case.control] or cases
         return max(cases, key=lambda case: movement(case.primary), default=None)
 
+    @property
+    def is_mixed(self) -> bool:
+        """True if some cases are worse and others better."""
+        words = {case.verdict for case in self.cases if case.counts_as_change and not case.control}
+        return {Outcome.REGRESSION, Outcome.IMPROVEMENT} <= words
+
     def why(self, case: CaseResult) -> str:
         """The reason why a case's verdict is open or weak, or what its numbers leave out; empty for a plain one."""
         if case.failed:

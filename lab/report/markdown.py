@@ -78,7 +78,7 @@ def _side_by_side(comparisons: Comparisons) -> Iterator[str]:
 
 
 def _result(result: AbResult) -> Iterator[str]:
-    yield f"### Kernel comparison: {result.verdict}"
+    yield f"### Kernel comparison: {wording.word(result)}"
     yield ""
     yield code(wording.sentence(result))
     yield ""

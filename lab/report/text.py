@@ -235,8 +235,10 @@ def _list(heading: str, cases: Sequence[tuple[str, str]]) -> list[Text]:
 
 def _verdict(result: AbResult) -> Text:
     verdict = Text("verdict: ", style="bold")
-    verdict.append(str(result.verdict), style=_STYLES[result.verdict])
-    verdict.append(f": {result.reason} ({wording.threshold(result)}, {text.plural(len(result.seeds), result.pairs)})")
+    verdict.append(wording.word(result), style=_STYLES[result.verdict])
+    verdict.append(
+        f": {wording.reason(result)} ({wording.threshold(result)}, {text.plural(len(result.seeds), result.pairs)})"
+    )
     return verdict
 
 

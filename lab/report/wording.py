@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from lab.compare.live_results import Counted
@@ -14,7 +15,7 @@ from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, 
 from lab.core.git import short
 from lab.core.text import number, plural
 from lab.kernels import architecture
-from lab.stats.verdict import Comparison, percent
+from lab.stats.verdict import Comparison, Outcome, percent
 
 if TYPE_CHECKING:
     from lab.bisection.answer import Answer, Culprit
@@ -98,6 +99,39 @@ def next_steps(result: AbResult) -> dict[str, str]:
     return {**steps, "repeat": result.repeat}
 
 
+def word(result: AbResult) -> str:
+    """The verdict in a word: `mixed` if some cases are worse and others better."""
+    return "mixed" if result.is_mixed else str(result.verdict)
+
+
+_KINDS = {
+    Outcome.REGRESSION: "worse",
+    Outcome.IMPROVEMENT: "better",
+    Outcome.SAME: "same",
+    Outcome.UNKNOWN: "unknown",
+}
+
+
+def reason(result: AbResult) -> str:
+    """The reason of a verdict; of a mixed one the cases of each kind, how far they go, and the mean of all costs."""
+    if not result.is_mixed:
+        return result.reason
+    judged = [case for case in result.cases if not case.control and not case.failed]
+    parts = []
+    for outcome, kind in _KINDS.items():
+        if found := [case for case in judged if case.verdict == outcome]:
+            most = max(found, key=lambda case: movement(case.primary))
+            parts.append(f"{len(found)} {kind}" + (f" (to {change(most.primary)})" if outcome.is_change else ""))
+    costs = [
+        -math.log(case.primary.ratio) if case.primary.better == "higher" else math.log(case.primary.ratio)
+        for case in judged
+        if case.primary.ratio
+    ]
+    parts[-1] += f"; geometric mean of all costs {percent(math.exp(fmean(costs)))}" if costs else ""
+    _, semicolon, rest = result.reason.partition("; ")
+    return ", ".join(parts) + semicolon + rest
+
+
 def threshold(result: AbResult | Answer | MatrixResult) -> str:
     """The threshold, as it stands beside a verdict."""
     return f"threshold {100 * result.threshold:g} %"
@@ -105,7 +139,7 @@ def threshold(result: AbResult | Answer | MatrixResult) -> str:
 
 def sentence(result: AbResult, *, versions: bool = True) -> str:
     """The verdict in a sentence. versions: of the cost model and the machine file, too."""
-    text = f"{result.verdict}: {result.reason}"
+    text = f"{word(result)}: {reason(result)}"
     if (case := result.headline) is not None:
         primary = case.primary
         text += f"; most in {case.name}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()

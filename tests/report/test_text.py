@@ -66,6 +66,18 @@ def test_the_footer_says_what_to_do_next() -> None:
     assert [*wording.next_steps(same)] == ["page", "repeat"]
 
 
+def test_worse_and_better_together_are_mixed() -> None:
+    worse = case("worse", [100.0, 101.0, 102.0] * 2, [125.0, 126.25, 127.5] * 2, holm=True)
+    better = case("better", [100.0, 101.0, 102.0] * 2, [80.0, 80.8, 81.6] * 2, holm=True)
+    equal = case("equal", [100.0] * 6, [100.0] * 6)
+    found = fakeresult.result(worse, better, equal)
+    said = "mixed: 1 worse (to +25.0 %), 1 better (to -20.0 %), 1 same; geometric mean of all costs 0.0 % (threshold"
+    assert f"verdict: {said}" in _text(found) and found.verdict == Outcome.REGRESSION
+    lost = msgspec.structs.replace(found, reason=f"{found.reason}; 1 of 4 cases failed")
+    assert wording.reason(lost).endswith("0.0 %; 1 of 4 cases failed")
+    assert wording.word(fakeresult.result(worse, equal)) == "regression"
+
+
 def test_one_seed_is_no_seeds() -> None:
     result = msgspec.structs.replace(_result(SLOWER, EQUAL), seeds=[1])
     assert "(threshold 2 %, 1 seed)\n" in _text(result)
