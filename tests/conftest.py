@@ -18,6 +18,7 @@ from lab.guests import exact
 from .fakes import bisector as bisectors
 from .fakes import nights as fakenights
 from .fakes.bisector import Bisector
+from .fakes.build import own_folders
 from .fakes.nights import Nights
 
 # pytest-xdist's processes inherit it from the first one, and so share the home that guest tests work in; so do the
@@ -130,3 +131,9 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep everything that the lab makes below the folder of the test."""
+    own_folders(monkeypatch, tmp_path)

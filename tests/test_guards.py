@@ -23,7 +23,7 @@ TOP = Path(__file__).resolve().parents[1]
 MODULES = sorted(
     ".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix(".__init__")
     for path in (TOP / "lab").rglob("*.py")
-    if "_rooms" not in path.parts
+    if "_data" not in path.parts
 )
 # A package imports only from those before it.
 ORDER = (
@@ -33,9 +33,9 @@ ORDER = (
 MOST_LINES, MOST_PARAMETERS = 600, 8
 
 
-def test_no_room_is_a_package() -> None:
-    for room in paths.ROOMS:
-        assert not list((TOP / room).rglob("__init__.py")), f"{room} would shadow a module"
+def test_no_data_folder_is_a_package() -> None:
+    for folder in paths.DATA_FOLDERS:
+        assert not list((TOP / folder).rglob("__init__.py")), f"{folder} would shadow a module"
 
 
 @pytest.mark.parametrize("words", [["-c", "{}"], ["-m", "timeit", "-n", "1", "-r", "1", "{}"]])
@@ -169,7 +169,7 @@ def test_no_duration_is_measured_by_a_clock_that_can_be_set() -> None:
     found = {
         str(path.relative_to(TOP))
         for path in (TOP / "lab").rglob("*.py")
-        if "_rooms" not in path.parts and re.search(r"\btime\.time(_ns)?\(|\bfrom time import\b", path.read_text())
+        if "_data" not in path.parts and re.search(r"\btime\.time(_ns)?\(|\bfrom time import\b", path.read_text())
     }
     assert found == _AGES
 

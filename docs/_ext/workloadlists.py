@@ -21,7 +21,7 @@ class LimitList(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The nodes of the list, made from Markdown."""
-        self.env.note_dependency(str(paths.room("workloads") / "unseen.toml"))
+        self.env.note_dependency(str(paths.data_folder("workloads") / "unseen.toml"))
         return self.parse_text_to_nodes(limit_list())
 
 

@@ -21,7 +21,6 @@ from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
 from lab.atlas.takeover import NOTHING, TakenOver
 from lab.core import records
-from lab.kernels import debs
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
@@ -184,7 +183,7 @@ def _beside(taken: TakenOver, place: Place, found: Sequence[PlannedColumn]) -> l
     for series in place.plan.series:
         mine = [column for column in (*every, *gone) if column.series == series.name]
         packages = {column.version: column for column in mine if column.is_package}
-        ordered += [packages[version] for version in debs.in_order(packages)]
+        ordered += [packages[version] for version in series.source.in_order(packages)]
         ordered += [column for column in mine if not column.is_package]
     return ordered
 

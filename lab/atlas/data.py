@@ -1,6 +1,6 @@
 """The data of an atlas: columns of kernels, their cells, and what is known of the steps between them; one file.
 
-An atlas is of one architecture. The lab ships those that were measured with it, in the room `atlas`.
+An atlas is of one architecture. The lab ships those that were measured with it, in the data folder `atlas`.
 """
 
 from __future__ import annotations
@@ -280,8 +280,8 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
 
 
 def folder() -> Path:
-    """The room of the plan and of the data that come with the lab."""
-    return paths.room("atlas")
+    """The folder of the plan and of the data that come with the lab."""
+    return paths.data_folder("atlas")
 
 
 def shipped() -> list[Path]:

@@ -18,8 +18,8 @@ from lab.core.records import Record
 from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import architecture, compilers, debs
-from lab.kernels.debs import DebSource
+from lab.kernels import architecture, archives, compilers
+from lab.kernels.archives import PackageSource
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
@@ -28,12 +28,19 @@ from lab.workloads import selection
 class SeriesPlan(Record, frozen=True, kw_only=True):
     """Kernels of one builder, the oldest first.
 
-    packages: patterns as in `debs.offered`, such as `trixie-backports/*`. kernels: specs, such as `src:trixie/6.12`.
+    archive: the word of the packages' specs. packages: patterns of what it offers, such as `trixie-backports/*`.
+    kernels: specs, such as `src:trixie/6.12`.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
+    archive: str = "deb"
     packages: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> PackageSource:
+        """The archive of its packages."""
+        return archives.ARCHIVES[self.archive]
 
 
 class Known(Record, frozen=True, kw_only=True):
@@ -122,6 +129,11 @@ def load(path: Path) -> AtlasPlan:
     for number, series in enumerate(plan.series):
         if series.name in names[:number]:
             raise file.error(f"{series.name} is named twice", "series", number, "name")
+        if series.archive not in archives.ARCHIVES:
+            known = ", ".join(archives.ARCHIVES)
+            raise file.error(
+                f"no archive is called {series.archive}", "series", number, "archive", hint=f"there is {known}"
+            )
         if not series.packages and not series.kernels:
             raise file.error(f"{series.name} has no kernels", "series", number, hint='e.g. packages = ["trixie/*"]')
     if not plan.name:
@@ -156,12 +168,10 @@ def columns(plan: AtlasPlan, guests: str, progress: Progress) -> list[PlannedCol
 def _of_series(plan: AtlasPlan, series: SeriesPlan, guests: str, progress: Progress) -> list[PlannedColumn]:
     found: dict[str, PlannedColumn] = {}
     for pattern in series.packages:
-        for offer in debs.offered(pattern, progress, guests=guests):
-            suffix = "" if guests == architecture.DEFAULT else f":{guests}"
-            source = DebSource(package=offer.package, version=offer.version, architecture=guests)
-            spec = KernelSpec(text=f"deb:{offer.suite}/{offer.version}{suffix}", source=source)
-            found.setdefault(offer.version, PlannedColumn(series.name, offer.version, spec))
-    ordered = [found[version] for version in debs.in_order(found)]
+        for package in series.source.offered(pattern, progress, guests=guests):
+            spec = KernelSpec(text=package.text, source=series.source.labelled(package.label, guests))
+            found.setdefault(package.version, PlannedColumn(series.name, package.version, spec))
+    ordered = [found[version] for version in series.source.in_order(found)]
     for text in series.kernels:
         spec = resolve(text, plan.tree, progress=progress)
         if spec.architecture == guests:

@@ -25,7 +25,7 @@ from lab.core.records import Record
 from lab.guests import exact, kvm
 from lab.guests.costs import BASES
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import architecture, trees
+from lab.kernels import architecture, archives, trees
 from lab.kernels.spec import for_architecture
 from lab.stats import defaults
 from lab.workloads import selection
@@ -81,14 +81,14 @@ class Recipe(Options, frozen=True, kw_only=True):
 
 def shipped() -> list[str]:
     """The names of the recipes that come with the lab."""
-    return sorted(path.stem for path in (paths.room("bisect") / "recipes").glob("*.toml"))
+    return sorted(path.stem for path in (paths.data_folder("bisect") / "recipes").glob("*.toml"))
 
 
 def load(reference: str) -> Recipe:
     """A recipe by file, or by the name of one that comes with the lab. `UserError` names the line that is wrong."""
     path = Path(reference)
     if not path.is_file() and reference in shipped():
-        path = paths.room("bisect") / "recipes" / f"{reference}.toml"
+        path = paths.data_folder("bisect") / "recipes" / f"{reference}.toml"
     if not path.is_file():
         close = difflib.get_close_matches(path.stem, shipped(), n=1)
         raise UserError(
@@ -113,7 +113,7 @@ class BisectRequest(Options, frozen=True, kw_only=True):
     recipe: str | None = None
     series: str | None = None
     options: tuple[str, str] | None = None
-    mode: str = "auto"
+    mode: str = "exact"
     max_seeds: int = defaults.MAX_SEEDS
     qemu: str = exact.QEMU
     guest_timeout: float = GUEST_TIMEOUT_S
@@ -193,7 +193,7 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
     if request.options:
         _require_older(first, last, "options are changed on the older end")
         steps = series.options(Path(request.options[0]), Path(request.options[1]), first or "HEAD", tree)
-    elif (request.series or "").startswith("deb:"):
+    elif archives.asked(request.series or ""):
         steps = series.packages(request.series or "", first, last, progress)
     else:
         _require_older(first, last, "a series of patches is put on the older end")
@@ -272,10 +272,7 @@ def _layouts_sd(request: BisectRequest, live: LivePlan, workload: Workload, case
 
 
 def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]) -> LivePlan | None:
-    """The plan of the boots in live mode; None in exact mode, which `auto` takes. `UserError` for what does not fit.
-
-    A search is exact unless live mode is asked for, with KVM too: numbers without noise are never misread.
-    """
+    """The plan of the boots in live mode; None in exact mode. `UserError` for what does not fit."""
     if request.mode != "live":
         if request.accel != "auto" or request.cpus is not None or request.iterations is not None:
             raise UserError("--accel, --cpus and --iterations require --mode live")

@@ -16,7 +16,7 @@ from lab.core.errors import UserError
 from lab.core.process import CommandFailed
 from lab.core.progress import QUIET, Progress
 from lab.core.text import plural
-from lab.kernels import architecture, debs, spec
+from lab.kernels import archives, spec
 
 _PATCHES = ("*.patch", "*.diff", "*.eml")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
@@ -27,11 +27,10 @@ def packages(pattern: str, old: str | None, new: str | None, progress: Progress 
 
     Settings behind the pattern (`@mount.fs=ext4`) are those of each.
     """
-    named, mark, settings = pattern.removeprefix("deb:").partition("@")
-    bare, colon, guests = named.partition(":")
-    suite, slash, _ = bare.rpartition("/")
-    versions = debs.matching(bare, progress, guests=guests or architecture.DEFAULT)
-    names = list(versions)
+    named, mark, settings = pattern.partition("@")
+    _, archive, body = _asked(named)
+    found = archive.matching(body, progress)
+    names = [package.name for package in found]
     if len(names) < 2:
         raise UserError(
             f"{pattern} matches {plural(len(names), 'package')}, and a series needs two",
@@ -42,17 +41,22 @@ def packages(pattern: str, old: str | None, new: str | None, progress: Progress 
         raise UserError(f"{names[last]} does not come after {names[first]}, so there are no packages between them")
     return _line(
         "packages",
-        [
-            (name, versions[name], f"deb:{suite}{slash}{name}{colon}{guests}{mark}{settings}")
-            for name in names[first : last + 1]
-        ],
+        [(one.name, one.version, f"{one.text}{mark}{settings}") for one in found[first : last + 1]],
     )
+
+
+def _asked(text: str) -> archives.Asked:
+    """The archive that a pattern or an end is about."""
+    if (found := archives.asked(text)) is None:
+        raise UserError(f"{text} names no package", hint=f"a series has those of {', '.join(archives.ARCHIVES)}:")
+    return found
 
 
 def _index(names: Sequence[str], end: str | None, default: int) -> int:
     if end is None:
         return default
-    name = end.removeprefix("deb:").rpartition("/")[2].partition(":")[0]
+    asked = archives.asked(end)
+    name = asked.archive.name_in(asked.body) if asked else end
     if name not in names:
         raise UserError(f"{end} is not in the series", hint=f"it has {', '.join(names)}")
     return names.index(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from collections.abc import Container, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 from rich.console import Console
 
 from lab.cli import options
@@ -35,7 +37,19 @@ from lab.stats.verdict import Outcome, percent
 from lab.workloads import selection
 
 
-@click.command(cls=options.MeasuringCommand)
+class _Comparison(options.MeasuringCommand):
+    """A command line of two kernels, and of a command behind `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse with what is behind `--` as the command of `--exec`."""
+        if "--" in args:
+            at = args.index("--")
+            args = [*args[:at], *(["--exec", shlex.join(args[at + 1 :])] if args[at + 1 :] else [])]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Comparison)
+@click.argument("kernels", metavar="[BASE TEST] [-- COMMAND]", nargs=-1, shell_complete=options.complete_spec)
 @click.option("--base", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel to compare with.")
 @click.option("--test", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel in question.")
 @click.option(
@@ -59,6 +73,7 @@ from lab.workloads import selection
 @click.option("--watch", is_flag=True, help="Compare again at every save of `--test worktree`, in a line each.")
 @options.json_output
 def ab(
+    kernels: Sequence[str],
     resume: str | None,
     result: Path | None,
     jobs: int | None,
@@ -78,11 +93,14 @@ def ab(
     Exits 4 if a case failed; all other cases are judged nevertheless.
 
     \b
-    Example:
+    Examples:
+      lab ab deb:6.1 deb:6.12 --suite quick
+      lab ab deb:6.1 deb:6.12 -- ./program --of-mine
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
+    rest |= _arms(kernels)
     rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert({**options.with_command(rest), "explain": explain, "robust": robust}, ComparisonRequest)
+    asked = msgspec.convert({**options.with_command(rest), "robust": robust}, ComparisonRequest)
     failing = _verdicts(fail_on)
     if watch:
         _require_watchable(asked, once=resume or result or explain or robust or as_json or failing)
@@ -110,6 +128,21 @@ def ab(
             hint=f"give it more {finished.pairs}s (--max-{finished.pairs}s) or a larger threshold",
         )
     return 0
+
+
+def _arms(kernels: Sequence[str]) -> dict[str, str]:
+    """Base and test, if they are named without their options."""
+    if not kernels:
+        return {}
+    if len(kernels) != 2:
+        raise UserError(
+            f"{plural(len(kernels), 'kernel')} to compare: {' '.join(kernels)}",
+            hint="name two, as in `lab ab deb:6.1 deb:6.12`; a command stands behind `--`",
+        )
+    source = click.get_current_context().get_parameter_source
+    if ParameterSource.COMMANDLINE in (source("base"), source("test")):
+        raise UserError(f"{' '.join(kernels)}, and --base or --test", hint="name both kernels in one of the two ways")
+    return dict(zip(("base", "test"), kernels, strict=True))
 
 
 def _side_by_side(

@@ -11,9 +11,6 @@ from lab.cli import options
 from lab.core.errors import HostFailed
 from lab.core.progress import Progress
 from lab.nightly import plan as nightly_plan
-from lab.nightly import run as nightly_run
-from lab.nightly import site as nightly_site
-from lab.nightly import status as statuses
 from lab.nightly.record import Night
 
 _plan = click.option(
@@ -45,6 +42,8 @@ def run(
       lab nightly run --plan nightly.toml
     """
     loaded = nightly_plan.load(plan)
+    from lab.nightly import run as nightly_run  # with SQLAlchemy, which a refused plan need not wait for
+
     loaded = replace(loaded, cluster=cluster or loaded.cluster, share=share or loaded.share)
     with options.work(jobs) as work:
         night, worked = nightly_run.run(loaded, work)
@@ -66,6 +65,8 @@ def _show(night: Night, *, as_json: bool) -> None:
     if as_json:
         options.print_json(night)
         return
+    from lab.nightly import status as statuses
+
     for line in statuses.night_lines(night):
         click.echo(line)
 
@@ -83,6 +84,8 @@ def status(name: str | None, database: str | None, as_json: bool) -> None:
     Example:
       lab nightly status mainline
     """
+    from lab.nightly import status as statuses
+
     with Progress() as progress:
         current = statuses.find(name, database, progress)
     if as_json:
@@ -104,6 +107,9 @@ def site(name: str | None, output: Path, url: str | None, database: str | None) 
     Example:
       lab nightly site mainline --output /var/www/lab --url https://lab.example.org/
     """
+    from lab.nightly import site as nightly_site
+    from lab.nightly import status as statuses
+
     with Progress() as progress:
         count = nightly_site.write(statuses.choose(name), output, url=url, database=database, progress=progress)
     click.echo(f"{count} files in {output}; begin with {output / 'index.html'}")

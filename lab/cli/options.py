@@ -28,7 +28,7 @@ from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
 from lab.guests.initrd import command_workload
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import compilers, package_lists, trees
+from lab.kernels import archives, compilers, trees
 from lab.stats import defaults
 from lab.workloads import selection
 
@@ -58,11 +58,13 @@ class Complete:
 
 def _specs(typed: str) -> Iterable[str]:
     """The kinds of kernel specs, and the revisions of the checkout that one is in."""
-    suites = [f"deb:{suite}/" for suite in package_lists.SUITES] if typed.startswith("deb:") else ["deb:"]
+    words = [f"{word}:" for word in archives.ARCHIVES]
+    if asked := archives.asked(typed):
+        words = [f"{asked.word}:{start}" for start in asked.archive.beginnings()]
     parts = [f"refs/{kind}/{typed}{end}" for kind in ("heads", "tags", "remotes") for end in ("*", "*/**")]
     argv = ["git", "for-each-ref", "--format=%(refname:short)", "--count=200", "--sort=-creatordate", *parts]
     found = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=1)
-    return ["worktree", "HEAD", "file:", *suites, *found.stdout.splitlines()]
+    return ["worktree", "HEAD", "file:", *words, *found.stdout.splitlines()]
 
 
 def _cases(typed: str) -> Iterable[str]:
@@ -126,11 +128,11 @@ metric: Decorator = click.option(
 )
 mode: Decorator = click.option(
     "--mode",
-    type=click.Choice(["auto", "exact", "live"]),
-    default="auto",
+    type=click.Choice(["exact", "live"]),
+    default="exact",
     show_default=True,
     envvar="LAB_MODE",
-    help="auto: live where a guest boots under KVM, else exact.",
+    help="exact: modelled, the same numbers anywhere; live: in real time, by KVM if it works.",
 )
 qemu: Decorator = click.option("--qemu", default=QEMU, show_default=True, help="The QEMU to use.")
 
@@ -467,6 +469,6 @@ def live() -> Decorator:
 
 
 def require_exact(mode: str) -> None:
-    """Refuse live mode to what only exact mode does; `auto` takes that."""
+    """Refuse live mode to what only exact mode does."""
     if mode == "live":
         raise UserError("this is not done in live mode", hint="measure with --mode exact, or compare with `lab ab`")

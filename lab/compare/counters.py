@@ -63,7 +63,7 @@ class Mechanism(Record, frozen=True, kw_only=True):
 @cache
 def counters(path: Path | None = None) -> Mapping[str, Counter]:
     """The known counters by name, from `reports/counters.toml`. `UserError` when the file is broken."""
-    return toml.load(path or paths.room("reports") / "counters.toml", _File).counter
+    return toml.load(path or paths.data_folder("reports") / "counters.toml", _File).counter
 
 
 def described(name: str) -> Counter | None:

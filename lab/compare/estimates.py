@@ -57,7 +57,7 @@ class Timing(Record, frozen=True, kw_only=True):
 
 @cache
 def _table() -> _Table:
-    return toml.load(paths.room("workloads") / "seconds.toml", _Table)
+    return toml.load(paths.data_folder("workloads") / "seconds.toml", _Table)
 
 
 @cache

@@ -16,15 +16,12 @@ from lab.workloads import selection
 
 
 class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
-    """The options of `lab ab` that a plan is made of.
-
-    explain: the comparison will be explained, which only one of exact mode can be.
-    """
+    """The options of `lab ab` that a plan is made of."""
 
     base: str | None = None
     test: str | None = None
     arch: str | None = None
-    mode: str = "auto"
+    mode: str = "exact"
     base_cc: str | None = None
     test_cc: str | None = None
     accel: Literal["auto", "kvm", "tcg"] = "auto"
@@ -36,7 +33,6 @@ class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
     iterations: int | None = None
     perf: bool | None = None
     perf_record: bool = False
-    explain: bool = False
     robust: bool = False
 
     @property
@@ -97,30 +93,26 @@ def require_cycles(asked: MeasureOptions) -> None:
 
 
 def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
-    """The plan of live mode, refused if this host cannot do it; None for exact mode.
-
-    `auto` is live where a guest boots under KVM, unless something is asked for that only exact mode has.
-    """
-    chosen = [asked.cpus is not None, asked.numa, asked.duet, asked.rounds, asked.iterations, asked.accel != "auto"]
-    chosen += [asked.perf is not None, asked.perf_record]
-    if asked.mode == "exact":
-        if any(chosen):
-            raise UserError(
-                "--accel, --cpus, --numa, --duet, --rounds, --iterations, --perf and --perf-record require --mode live"
-            )
+    """The plan of live mode, refused if this host cannot do it; None for exact mode."""
+    if asked.mode != "live":
+        numbers = {"cpus": asked.cpus, "numa": asked.numa, "rounds": asked.rounds, "iterations": asked.iterations}
+        given = {name: value is not None for name, value in numbers.items()}
+        given |= {"accel": asked.accel != "auto", "duet": asked.duet}
+        given |= {"perf": asked.perf is not None, "perf-record": asked.perf_record}
+        if refused := [name for name, is_given in given.items() if is_given]:
+            raise UserError(f"--{refused[0]} requires --mode live", hint="exact mode is the default, and does without")
         return None
-    exact_mode = asked.seeds or asked.explain or asked.metric or asked.model != "auto" or asked.robust
     selected = selection.select_all(asked.workload)
-    if asked.mode == "auto" and not any(chosen):
-        is_exact = exact_mode or all(workload.only_exact(case) for workload, cases in selected for case in cases)
-        if is_exact or not kvm.works(asked.qemu, asked.guest_timeout):
-            return None
-    if asked.seeds:
-        raise UserError("--seeds requires --mode exact", hint="in live mode it is --rounds")
-    modelled = {"metric": asked.metric, "robust": asked.robust, "model": asked.model not in ("auto", "none")}
-    if refused := [name for name, given in modelled.items() if given]:
+    modelled = {
+        "seeds": bool(asked.seeds),
+        "metric": bool(asked.metric),
+        "robust": asked.robust,
+        "model": asked.model not in ("auto", "none"),
+    }
+    if refused := [name for name, is_given in modelled.items() if is_given]:
         raise UserError(
-            f"--{refused[0]} requires --mode exact: live mode measures real time", hint="leave one of them out"
+            f"--{refused[0]} requires --mode exact: live mode measures real time",
+            hint="in live mode it is --rounds" if refused[0] == "seeds" else "leave one of them out",
         )
     accelerator = kvm.accelerator(asked.accel, asked.qemu, progress, guest_timeout_s=asked.guest_timeout)
     return live_guests.plan(

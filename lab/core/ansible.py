@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.core import process
 from lab.core.errors import HostFailed
-from lab.core.paths import room
+from lab.core.paths import data_folder
 
 TAG = "LAB_PLAY"
 
@@ -57,8 +57,8 @@ def play(
         (private / _CONFIG).write_text(f"[defaults]\ninternal_poll_interval = {_POLL_S}\n")
         runner = ansible_runner.run(
             private_data_dir=str(private),
-            playbook=str(room("ansible") / "playbooks" / f"{name}.yml"),
-            roles_path=str(room("ansible") / "roles"),
+            playbook=str(data_folder("ansible") / "playbooks" / f"{name}.yml"),
+            roles_path=str(data_folder("ansible") / "roles"),
             cmdline=f"--extra-vars {shlex.quote(f'@{variables_file}')}{' --check' if check else ''}",
             inventory="localhost,",
             envvars={**_environment(str(private)), TAG: tag or str(private)},

@@ -1,6 +1,6 @@
-"""The lab's folders: the rooms of data that it comes with, and where it keeps what it makes, by the XDG rules.
+"""The lab's folders: the data folders that it comes with, and where it keeps what it makes, by the XDG rules.
 
-A room is a top-level folder of the checkout, or its copy in the wheel; nothing is written there. Data (trees,
+A data folder is a top-level folder of the checkout, or its copy in the wheel; nothing is written there. Data (trees,
 results) is what a user would miss; cache (kernels, images, downloads, build folders) can be made again.
 """
 
@@ -17,7 +17,7 @@ import platformdirs
 
 from lab.core.errors import DiskFull, HostFailed
 
-ROOMS = ("ansible", "atlas", "bisect", "images", "kernels", "machines", "reports", "workloads")
+DATA_FOLDERS = ("ansible", "atlas", "bisect", "images", "kernels", "machines", "reports", "workloads")
 
 _APP = "kernel-ab-lab"
 
@@ -28,8 +28,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _HINT = "free some, e.g. with `lab gc`; then repeat"
 
 
-def rooms_dir() -> Path:
-    """The folder of the rooms: `$LAB_HOME`, else the checkout, else the wheel's `_rooms`.
+def top_dir() -> Path:
+    """The folder of the data folders: `$LAB_HOME`, else the checkout, else the wheel's `_data`.
 
     A checkout has a `pyproject.toml`. A folder called `ansible` beside the package proves nothing: site-packages has
     one too.
@@ -39,14 +39,14 @@ def rooms_dir() -> Path:
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file():
         return checkout
-    return Path(__file__).resolve().parents[1] / "_rooms"
+    return Path(__file__).resolve().parents[1] / "_data"
 
 
-def room(name: str) -> Path:
-    """The folder of one room."""
-    if name not in ROOMS:
-        raise ValueError(f"no room called {name}")
-    return rooms_dir() / name
+def data_folder(name: str) -> Path:
+    """The folder of that name."""
+    if name not in DATA_FOLDERS:
+        raise ValueError(f"no data folder called {name}")
+    return top_dir() / name
 
 
 def expanded(text: str) -> Path:

@@ -100,7 +100,7 @@ def host_packages(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
     """The packages that the role `host_ready` installs on this release, each with its use."""
     import yaml
 
-    role = yaml.safe_load((paths.room("ansible") / "roles" / "host_ready" / "defaults" / "main.yml").read_text())
+    role = yaml.safe_load((paths.data_folder("ansible") / "roles" / "host_ready" / "defaults" / "main.yml").read_text())
     values = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', os_release.read_text(), re.MULTILINE))
     release = f"{values.get('ID')}-{values.get('VERSION_ID', '').partition('.')[0]}"
     found = {package: use for use, packages in role["host_ready_packages"].items() for package in packages}
@@ -184,7 +184,7 @@ def _live_mode(command: str) -> Finding:
         return _limited(
             name,
             error.message,
-            "use exact mode (--mode auto does); a hypervisor that does not nest cannot be mended from inside",
+            "use exact mode, the default; a hypervisor that does not nest cannot be mended from inside",
         )
     return _ok(name, "a kernel boots under KVM" + (f", with -cpu {cpu}" if cpu != "host" else ""))
 

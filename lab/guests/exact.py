@@ -18,7 +18,7 @@ import msgspec
 
 from lab.core import records, toml
 from lab.core.errors import HostFailed, LabError
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
 from lab.guests.plugin import COSTS, Instrument, escape
@@ -98,7 +98,7 @@ class Environment(Record, frozen=True, kw_only=True):
 @cache
 def exact_machine(name: str = architecture.DEFAULT) -> ExactMachine:
     """The parameters of exact mode's guest of an architecture."""
-    return toml.load(room("machines") / name / "exact.toml", ExactMachine)
+    return toml.load(data_folder("machines") / name / "exact.toml", ExactMachine)
 
 
 def cmdline(extra: Sequence[str], parameters: ExactMachine | None = None) -> list[str]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from lab.core.errors import HostFailed, UserError
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.guests.run import Arm
 from lab.kernels import files
 from lab.kernels.kconfig import FILE_SYSTEMS, RAM_DISK
@@ -63,7 +63,7 @@ def mounted(workload: Workload, arms: Sequence[Arm]) -> Workload:
     if not asked:
         return workload
     makers = [_MAKERS[kind] for kind in sorted(set(asked.values()) & _MAKERS.keys())]
-    brought = {_SCRIPT: room("images") / "guest" / "mount-fs.sh"}
+    brought = {_SCRIPT: data_folder("images") / "guest" / "mount-fs.sh"}
     for arm in arms:
         if (kind := asked.get(arm.name)) in _MAKERS:
             brought |= _modules(arm.kernel, kind)

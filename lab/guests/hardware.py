@@ -13,7 +13,7 @@ import msgspec
 
 from lab.core import records
 from lab.core.errors import UserError, suggestion
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.records import Record
 from lab.core.toml import TomlFile
 
@@ -258,7 +258,7 @@ class Machine(Record, frozen=True, kw_only=True):
 
 def names(guests: str | None = ARCHITECTURE) -> list[str]:
     """The machines of an architecture that come with the lab; None: all of them."""
-    found = sorted(path for path in room("machines").glob("*.toml") if path.stem not in _OTHERS)
+    found = sorted(path for path in data_folder("machines").glob("*.toml") if path.stem not in _OTHERS)
     return [path.stem for path in found if guests in (None, _architecture_of(path))]
 
 
@@ -290,7 +290,7 @@ def path_of(ref: str) -> Path:
     if ref not in known:
         hint = suggestion(ref, known) or f"there is {', '.join(known)}; a file is given as ./{ref}.toml"
         raise UserError(f"no machine is called {ref!r}", hint=hint)
-    return room("machines") / f"{ref}.toml"
+    return data_folder("machines") / f"{ref}.toml"
 
 
 def read(path: Path) -> Machine:

@@ -12,7 +12,7 @@ import msgspec
 from lab.core import ansible, cpio, locks, paths, records, toml
 from lab.core.errors import BuildFailed, HostFailed
 from lab.core.locks import make_once
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.kernels import architecture, compilers
@@ -120,12 +120,12 @@ def digest_of(images: Iterable[Image]) -> str:
 
 def read_recipe(name: str = "guest") -> Recipe:
     """The image's recipe."""
-    return toml.load(room("images") / name / "image.toml", Recipe)
+    return toml.load(data_folder("images") / name / "image.toml", Recipe)
 
 
 def own_programs() -> list[Program]:
     """Init, and the reproducers in C: every workload folder with a Makefile."""
-    init = Program(source=str(room("images") / "guest"), program="init", into="init")
+    init = Program(source=str(data_folder("images") / "guest"), program="init", into="init")
     reproducers = [
         Program(source=str(workload.folder), program=workload.folder.name, into=workload.program.lstrip("/"))
         for workload in list_workloads()
@@ -175,7 +175,11 @@ def _key(
 
 def shared_sources() -> list[str]:
     """The digests of the headers that any workload's program can include."""
-    return [records.file_digest(path) for path in sorted((room("workloads") / "include").rglob("*")) if path.is_file()]
+    return [
+        records.file_digest(path)
+        for path in sorted((data_folder("workloads") / "include").rglob("*"))
+        if path.is_file()
+    ]
 
 
 def _build(

@@ -20,7 +20,7 @@ from lab.core import cpio, paths, process, records
 from lab.core.errors import BuildFailed, UserError
 from lab.core.git import environment
 from lab.core.locks import make_once
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.guests import image
 from lab.guests.image import Image
 from lab.kernels import architecture, compilers
@@ -149,7 +149,7 @@ def _sources_key(workload: Workload, compiler: Compiler) -> str:
 def _make(workload: Workload, compiler: Compiler, partial: Path, name: str) -> None:
     process.find_tool("make", package="make")
     cleared = {"MAKEFLAGS": "", "MAKELEVEL": "", "CFLAGS": "", "LDFLAGS": ""}
-    variables = [f"OUT={partial}", f"CC={compiler.command}", f"LAB_INCLUDE={room('workloads') / 'include'}"]
+    variables = [f"OUT={partial}", f"CC={compiler.command}", f"LAB_INCLUDE={data_folder('workloads') / 'include'}"]
     try:
         process.run(["make", f"--directory={workload.folder}", *variables], env={**environment(), **cleared})
     except process.CommandFailed as error:

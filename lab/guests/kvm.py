@@ -1,7 +1,7 @@
 """The accelerator of live guests and shells: KVM only where a kernel really boots under it, else TCG.
 
-A probe boots a kernel. That one came up is kept until this machine is booted again, or QEMU changes; that none did
-is kept for minutes, since it may have been this moment's fault.
+A probe boots a kernel. Its result is kept until this machine is booted again, or QEMU changes. That a guest took too
+long is kept for minutes, since it may have been this moment's fault.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Literal
 
 from lab.core import paths, process, records
-from lab.core.errors import HostFailed, LabError
+from lab.core.errors import HostFailed
 from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.guests import exact, run
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import debs, store
+from lab.kernels import archives, store
 
 DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -34,7 +34,8 @@ _CAME_UP = ("No working init found", "Unable to mount root fs", "VFS: Cannot ope
 _CPU_MODELS = ("host", "host,-arch-capabilities")
 
 
-_NO_KEPT_S = 600
+_LATE = "the guest did not come up within"
+_LATE_KEPT_S = 600
 _MOST_KERNELS = 3
 """Kernels that a probe tries: a bisection leaves many that boot nowhere."""
 
@@ -73,6 +74,8 @@ def accelerator(
     """
     if wanted == "tcg":
         return "tcg"
+    if DEVICE.exists() and not _is_known(qemu):
+        progress.log("trying KVM: a kernel is booted under it; this can take minutes, and is kept")
     try:
         require(qemu, guest_timeout_s=guest_timeout_s)
     except Refusal as error:
@@ -84,15 +87,6 @@ def accelerator(
             progress.log_once("no KVM (`lab doctor` says why): the guest is emulated")
         return "tcg"
     return "kvm"
-
-
-def works(qemu: str, guest_timeout_s: float = GUEST_TIMEOUT_S) -> bool:
-    """True if a guest boots under KVM."""
-    try:
-        require(qemu, guest_timeout_s=guest_timeout_s)
-    except LabError:
-        return False
-    return True
 
 
 def require(qemu: str, device: Path = DEVICE, *, guest_timeout_s: float = GUEST_TIMEOUT_S, anew: bool = False) -> str:
@@ -109,8 +103,8 @@ def require(qemu: str, device: Path = DEVICE, *, guest_timeout_s: float = GUEST_
     if found.reason:
         raise Refusal(
             f"{device} opens, but no kernel boots under it: {found.reason}",
-            hint=f"use --accel tcg; `lab doctor` tries again, this is kept for {_NO_KEPT_S // 60} minutes in "
-            f"{_path()}; on a slow machine give --guest-timeout",
+            hint=f"use --accel tcg, or --mode exact; `lab doctor` tries again, this is kept in {_path()}; "
+            "on a slow machine give --guest-timeout",
         )
     return found.cpu
 
@@ -121,6 +115,11 @@ def _group(device: Path) -> str:
         return grp.getgrgid(gid).gr_name if gid else "kvm"
     except KeyError:
         return str(gid)
+
+
+def _is_known(qemu: str) -> bool:
+    """True if the result of a probe is kept."""
+    return _kept(_BOOT_ID.read_text().strip(), exact.find_qemu(qemu).version) is not None
 
 
 def _path() -> Path:
@@ -146,13 +145,14 @@ def _kept(boot_id: str, version: str) -> _Probe | None:
     kept = records.find(_path(), _Probe)
     if kept is None or (kept.boot_id, kept.qemu) != (boot_id, version):
         return None
-    return kept if kept.reason is None or abs(time.time() - kept.at) < _NO_KEPT_S else None
+    may_pass = kept.reason is not None and _LATE in kept.reason
+    return None if may_pass and abs(time.time() - kept.at) > _LATE_KEPT_S else kept
 
 
 def kernels_to_try() -> Iterator[Path]:
     """Kernels to try KVM with: those of the store, newest first, the downloaded ones, the host's own."""
     built = sorted(store.builds(), key=lambda build: build[2], reverse=True)
-    images = [*(folder / "bzImage" for _, folder, _ in built), *debs.downloaded(), *Path("/boot").glob("vmlinuz-*")]
+    images = [*(folder / "bzImage" for _, folder, _ in built), *archives.downloaded(), *Path("/boot").glob("vmlinuz-*")]
     return (image for image in images if os.access(image, os.R_OK))
 
 
@@ -223,5 +223,5 @@ def _failure(ended: run.GuestExit, console: str) -> str:
     if ended.timed_out:
         last = console.strip().splitlines()
         where = f"; its last words: {last[-1].strip()}" if last else " and printed nothing"
-        return f"the guest did not come up within {ended.wall_s:.0f} s{where}"
+        return f"{_LATE} {ended.wall_s:.0f} s{where}"
     return f"QEMU ended with status {ended.status}"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lab.core import process, records, toml
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.core.locks import make_once
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.records import Record
 from lab.guests import initrd
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Accelerator = Literal["kvm", "tcg"]
 
 # In a guest's folder.
-KERNEL, ROOT, QMP = "kernel", "room", "qmp.sock"
+KERNEL, ROOT, QMP = "kernel", "root", "qmp.sock"
 
 _SLOW = "if this machine is slow or busy, give it longer with --guest-timeout"
 
@@ -69,7 +69,7 @@ class LiveGuest(Record, frozen=True, kw_only=True):
 @cache
 def live_parameters() -> LiveMachine:
     """The parameters of live mode's guest."""
-    return toml.load(room("machines") / "live.toml", LiveMachine)
+    return toml.load(data_folder("machines") / "live.toml", LiveMachine)
 
 
 # ---- the command line

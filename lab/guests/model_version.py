@@ -6,7 +6,7 @@ from functools import cache
 
 from lab.core import toml
 from lab.core.errors import LabError
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.records import Record
 
 
@@ -27,7 +27,7 @@ class _File(Record, frozen=True, kw_only=True):
 @cache
 def history() -> tuple[ModelVersion, ...]:
     """All versions, the oldest first."""
-    path = room("machines") / "model.toml"
+    path = data_folder("machines") / "model.toml"
     versions = toml.load(path, _File).version
     if [one.number for one in versions] != list(range(1, len(versions) + 1)):
         raise LabError(f"{path}: versions are numbered 1, 2, 3 and so on")

@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests.channel import GuestReport, parse
 from lab.kernels.kernel import Kernel
+
+Mode = Literal["exact", "live"]
 
 # Files in a guest's folder.
 CONSOLE, REPORT, INITRD = "console.log", "report.jsonl", "initrd.cpio"

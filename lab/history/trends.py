@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
+from lab.guests.run import Mode
 from lab.history.schema import points, results, series
 from lab.stats.verdict import Better
 
 if TYPE_CHECKING:
     from lab.stats.changepoints import Step
-
-Mode = Literal["exact", "live"]
 
 
 class SeriesFilter(Record, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from lab.core import toml
 from lab.core.errors import UserError, suggestion
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.records import Record
 
 FILE = "architecture.toml"
@@ -120,7 +120,7 @@ class Architecture(Record, frozen=True, kw_only=True):
 @cache
 def names() -> tuple[str, ...]:
     """The architectures that guests can have."""
-    return tuple(sorted(path.parent.name for path in room("machines").glob(f"*/{FILE}")))
+    return tuple(sorted(path.parent.name for path in data_folder("machines").glob(f"*/{FILE}")))
 
 
 @cache
@@ -130,7 +130,7 @@ def load(name: str = DEFAULT) -> Architecture:
         hint = suggestion(name, names())
         there = f"there are {', '.join(names())}"
         raise UserError(f"no architecture called {name!r}", hint=f"{hint} {there}" if hint else there)
-    return toml.load(room("machines") / name / FILE, Architecture)
+    return toml.load(data_folder("machines") / name / FILE, Architecture)
 
 
 def experiment(model: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.core import paths, records, toml
 from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.locks import make_once
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.process import CommandFailed, find_tool, run, run_text
 from lab.core.records import Record
 from lab.kernels import architecture
@@ -115,7 +115,7 @@ def of_guests(guests: str, command: str = DEFAULT) -> Compiler:
 
 def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:
     """The reason why a compiler may be too new for a kernel, from `kernels/compilers.toml`."""
-    for row in reversed(toml.load(room("kernels") / "compilers.toml", _File).compiler):
+    for row in reversed(toml.load(data_folder("kernels") / "compilers.toml", _File).compiler):
         oldest = tuple(int(part) for part in row.oldest_kernel.split("."))
         if row.family == compiler.family and compiler.major >= row.major and kernel_version < oldest:
             return (
@@ -132,14 +132,14 @@ def age_hint(compiler: Compiler, kernel_version: tuple[int, int]) -> str | None:
 class Program(Record, frozen=True, kw_only=True):
     """A program or library of the lab's: a folder with C sources and a Makefile that takes OUT and CC."""
 
-    folder: str  # in the room `machines`, and in the cache
+    folder: str  # in the data folder `machines`, and in the cache
     product: str
     label: str
 
     @property
     def source(self) -> Path:
         """The folder of its sources."""
-        return room("machines") / self.folder
+        return data_folder("machines") / self.folder
 
     def digest(self, compiler: Compiler | None = None) -> str:
         """Hash of the sources and the compiler's version."""

@@ -28,6 +28,7 @@ from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
 from lab.kernels.files import CONFIG, KernelFiles, prebuilt
 from lab.kernels.package_lists import HOST, SUITES, Offer, PackageLists, all_suites, may_match_kernels, suites_named
+from lab.kernels.spec import Package
 
 if TYPE_CHECKING:
     from debian.deb822 import Packages
@@ -261,24 +262,30 @@ def _no_such_package(package: str, lists: PackageLists) -> UserError:
     return UserError(f"no package called {package} in any suite of Debian", hint=f"{hint}; {_LIST}")
 
 
-def matching(pattern: str, progress: Progress = QUIET, *, guests: str = architecture.DEFAULT) -> dict[str, str]:
-    """The packages of `[SUITE/]NAME-PATTERN` and the newest version of each, the oldest first.
+def matching(pattern: str, progress: Progress = QUIET) -> list[Package]:
+    """The packages of `[SUITE/]NAME-PATTERN[:ARCHITECTURE]`, the newest version of each, the oldest first.
 
-    Without a suite they are the host's, or where these are fewer than two, those of all suites. guests: the
-    architecture of the kernels.
+    Without a suite they are the host's, or where these are fewer than two, those of all suites.
     """
-    suite, slash, wanted = pattern.rpartition("/")
+    named, colon, guests = pattern.partition(":")
+    suite, slash, wanted = named.rpartition("/")
     suites = suites_named(suite) if slash else ()
     found: dict[str, Version] = {}
     if not may_match_kernels(wanted):
-        return {}
-    for lists in _lists(guests, progress, suites):
+        return []
+    for lists in _lists(guests or architecture.DEFAULT, progress, suites):
         if len(found) < 2:
             found = _newest_versions(lists, wanted, suites)
-    return {name: str(found[name]) for name in sorted(found, key=lambda name: (found[name], name))}
+    names = sorted(found, key=lambda name: (found[name], name))
+    return [Package(name, str(found[name]), f"deb:{suite}{slash}{name}{colon}{guests}") for name in names]
 
 
-def offered(pattern: str, progress: Progress = QUIET, *, guests: str = architecture.DEFAULT) -> list[Offer]:
+def name_in(body: str) -> str:
+    """The name of the package in `[SUITE/]NAME[:ARCHITECTURE]`."""
+    return body.rpartition("/")[2].partition(":")[0]
+
+
+def offered(pattern: str, progress: Progress = QUIET, *, guests: str = architecture.DEFAULT) -> list[Package]:
     """The cloud kernels of `SUITE/PATTERN` at every version, the oldest first, each once.
 
     The pattern is of names or versions (`trixie-backports/7.*`). A signed image comes before its unsigned twin.
@@ -294,7 +301,25 @@ def offered(pattern: str, progress: Progress = QUIET, *, guests: str = architect
             known = found.get(offer.version)
             if known is None or ("unsigned" in known.package and "unsigned" not in offer.package):
                 found[offer.version] = offer
-    return [found[version] for version in in_order(found)]
+    suffix = "" if guests == architecture.DEFAULT else f":{guests}"
+    ordered = [found[version] for version in in_order(found)]
+    return [Package(one.package, one.version, f"deb:{one.suite}/{one.version}{suffix}") for one in ordered]
+
+
+def labelled(label: str, guests: str = architecture.DEFAULT) -> DebSource:
+    """The package of a label, for guests of an architecture."""
+    package, _, version = label.partition("=")
+    return DebSource(package=package, version=version, architecture=guests)
+
+
+def beginnings() -> list[str]:
+    """The suites, as a spec names them."""
+    return [f"{suite}/" for suite in SUITES]
+
+
+def refresh(progress: Progress) -> None:
+    """Fetch the lists of all suites now."""
+    all_suites(progress, refresh=True)
 
 
 def in_order(versions: Iterable[str]) -> list[str]:

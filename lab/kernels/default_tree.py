@@ -19,7 +19,7 @@ from typing import IO
 
 from lab.core.errors import HostFailed
 from lab.core.git import PatchFailed, Repo, Signature, init_bare
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.process import run_text
 from lab.core.progress import Progress
 from lab.core.records import Record
@@ -154,9 +154,9 @@ def _import_member(stream: IO[bytes], members: tarfile.TarFile, member: tarfile.
 
 def names() -> list[str]:
     """The names of all patch sets."""
-    return sorted({path.parent.name for path in (room("kernels") / "patches").glob("[!.]*/*.patch")})
+    return sorted({path.parent.name for path in (data_folder("kernels") / "patches").glob("[!.]*/*.patch")})
 
 
 def patches(name: str) -> list[Path]:
     """The patches of one set, in the order in which they are applied."""
-    return sorted((room("kernels") / "patches" / name).glob("*.patch"))
+    return sorted((data_folder("kernels") / "patches" / name).glob("*.patch"))

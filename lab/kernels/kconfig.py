@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.core.errors import UserError
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.kernels import architecture
 
 _LINE = re.compile(r"(CONFIG_\w+)=(.+)")
@@ -47,7 +47,7 @@ def parse(text: str) -> dict[str, str]:
 
 def guest_options(guests: str = architecture.DEFAULT) -> tuple[dict[str, str], dict[str, str]]:
     """The options of every guest kernel of an architecture: required ones, and those that older kernels may lack."""
-    common, own = room("kernels") / "fragments", room("machines") / guests
+    common, own = data_folder("kernels") / "fragments", data_folder("machines") / guests
     required, optional = (
         parse((common / name).read_text()) | parse(_text_of(own / name))
         for name in ("guest.config", "guest-optional.config")
@@ -67,12 +67,12 @@ def mount_needs(file_system: str | None) -> Needs:
 
 def shell_needs() -> Needs:
     """The options that `lab shell` needs beside those of every guest."""
-    return Needs(frozenset(parse((room("kernels") / "fragments" / "shell.config").read_text())))
+    return Needs(frozenset(parse((data_folder("kernels") / "fragments" / "shell.config").read_text())))
 
 
 def of_package(options: Mapping[str, str]) -> dict[str, str]:
     """A package's configuration for a kernel without modules: what differs from host to host is left out."""
-    ours = parse((room("kernels") / "fragments" / "package.config").read_text())
+    ours = parse((data_folder("kernels") / "fragments" / "package.config").read_text())
     return {name: "n" if value == "m" else value for name, value in options.items() if name not in ours} | ours
 
 

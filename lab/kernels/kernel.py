@@ -16,10 +16,10 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
-from lab.kernels import architecture, build, compilers, debs, files, kconfig, revisions, store
+from lab.kernels import architecture, archives, build, compilers, debs, files, kconfig, revisions, store
 from lab.kernels.architecture import Architecture, MachineType
+from lab.kernels.archives import PackageRecord
 from lab.kernels.build import BuildRequest, TreeSource
-from lab.kernels.debs import DebSource
 from lab.kernels.files import FileSource, KernelFiles
 from lab.kernels.kconfig import NOTHING, Needs
 from lab.kernels.spec import MOUNT, Pair, ParsedSpec, parse
@@ -61,7 +61,7 @@ class KernelSource(Protocol):
         """Lines for people about how to get the kernel's source; patch and kconfig are written into a folder."""
 
 
-Source = TreeSource | DebSource | FileSource
+Source = TreeSource | PackageRecord | FileSource
 
 
 class KernelSpec(Record, frozen=True, kw_only=True):
@@ -125,12 +125,11 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         """The configuration of a package, without its modules; nothing for none."""
         if label is None:
             return ()
-        package, _, version = label.partition("=")
-        files = DebSource(package=package, version=version, architecture=self.architecture).obtain(work)
+        files = debs.labelled(label, self.architecture).obtain(work)
         found = Kernel(spec=self, **asdict(files)).configuration()
         if found is None:
             raise UserError(
-                f"the package {package} {version} does not contain the configuration of its kernel",
+                f"the package {label.replace('=', ' ')} does not contain the configuration of its kernel",
                 hint="name another one, of which the suite still has the configuration: %config=deb:PACKAGE",
             )
         return tuple(kconfig.of_package(found).items())
@@ -159,10 +158,10 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = Q
             source = revisions.resolve_worktree(spec)
         case "src":
             source = revisions.resolve_source(spec, progress)
-        case "deb":
-            source = debs.resolve(spec.body, progress)
         case "file":
             source = files.resolve(paths.expanded(spec.body))
+        case word:
+            source = archives.ARCHIVES[word].resolve(spec.body, progress)
     options = kconfig_of(spec, progress)
     return KernelSpec(text=spec.text, source=source, kconfig=options, settings=spec.settings, note=note)
 

@@ -19,19 +19,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Literal
+from typing import NamedTuple
 
 from lab.core import paths
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.kernels import architecture, default_tree, layout
 
-Kind = Literal["rev", "worktree", "src", "deb", "file"]
+Kind = str
+"""`rev`, or the word before the colon."""
+
 Pair = tuple[str, str]
 
-_PREFIXED: tuple[Kind, ...] = ("worktree", "src", "deb", "file")
+PACKAGED: tuple[Kind, ...] = ("deb",)
+"""The words of archives of kernel packages (see `archives`)."""
+
+_PREFIXED: tuple[Kind, ...] = ("worktree", "src", *PACKAGED, "file")
 _PATHS: tuple[Kind, ...] = ("worktree", "file")
-_PREBUILT: tuple[Kind, ...] = ("deb", "file")
+_PREBUILT: tuple[Kind, ...] = (*PACKAGED, "file")
 
 _START = r"(?=[A-Za-z_][\w./-]*=|sched_feat\.\w+(?:[,@%]|$))"
 _SUFFIX = re.compile(rf"@{_START}|%(?=\w+=)")
@@ -43,6 +48,19 @@ _SHORT = {"lsm": "cmdline.lsm", "mitigations": "cmdline.mitigations"}
 """Settings that stand for others."""
 
 _DEFRAG = ("always", "defer", "defer+madvise", "madvise", "never")
+
+
+class Package(NamedTuple):
+    """A kernel package at a version. text: the spec that names it."""
+
+    name: str
+    version: str
+    text: str
+
+    @property
+    def label(self) -> str:
+        """The package and its version, as apt takes them."""
+        return f"{self.name}={self.version}"
 
 
 class ParsedSpec(Record, frozen=True, kw_only=True):
@@ -93,14 +111,14 @@ def for_architecture(text: str, guests: str) -> str:
     parsed = parse(text)
     if parsed.kind == "file":
         return text  # the image tells its own
-    body, _, own = parsed.body.partition(":") if parsed.kind == "deb" else (parsed.body, "", "")
+    body, _, own = parsed.body.partition(":") if parsed.kind in PACKAGED else (parsed.body, "", "")
     own = own or dict(parsed.kconfig).get("arch", "")
     if own and own != guests:
         raise UserError(f"{text} is for {own}, and --arch asks for {guests}", hint="leave one of them out")
-    if own or (guests == architecture.DEFAULT and parsed.kind != "deb"):
+    if own or (guests == architecture.DEFAULT and parsed.kind not in PACKAGED):
         return text
-    if parsed.kind == "deb":
-        return text.replace(f"deb:{body}", f"deb:{body}:{guests}", 1)
+    if parsed.kind in PACKAGED:
+        return text.replace(body, f"{body}:{guests}", 1)
     kept, suffix = split(text)
     return f"{kept}%arch={guests}{suffix}"
 
@@ -185,7 +203,8 @@ def _symbol(part: str) -> Pair:
     """Check one kconfig change."""
     name, _, value = part.partition("=")
     if name == "config":
-        if value != "distro" and not re.match("deb:.", value):
+        word, _, body = value.partition(":")
+        if value != "distro" and not (word in PACKAGED and body):
             raise UserError(
                 f"config={value}: a configuration is that of a package",
                 hint="write e.g. %config=deb:trixie/6.12, or for a src: tree %config=distro",

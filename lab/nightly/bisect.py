@@ -17,8 +17,8 @@ from lab.bisection.request import BisectRequest
 from lab.compare import result_folders
 from lab.compare.plan import ArmPlan
 from lab.core.errors import DiskFull, LabError, UserError
+from lab.guests.run import Mode
 from lab.history import remember
-from lab.history.trends import Mode
 from lab.kernels.kernel import resolve
 from lab.kernels.trees import Tree
 from lab.nightly import measure

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from lab.compare import result_folders
 from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
+from lab.guests.run import Mode
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.index import Label
-from lab.history.trends import Mode
 from lab.nightly import events, measure, tips
 from lab.nightly.bisect import CulpritSearch
 from lab.nightly.context import BranchContext

@@ -13,7 +13,7 @@ from lab.core.errors import LabError
 from lab.core.executor import Work
 from lab.guests import kvm, live_machine
 from lab.guests.live_machine import Accelerator
-from lab.history.trends import Mode
+from lab.guests.run import Mode
 from lab.nightly import record, team
 from lab.nightly.events import PlanState
 from lab.nightly.plan import BranchPlan, NightlyPlan

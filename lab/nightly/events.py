@@ -13,7 +13,7 @@ from datetime import date, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from lab.history.trends import Mode
+from lab.guests.run import Mode
 from lab.nightly.plan import BranchPlan
 from lab.nightly.record import (
     HARMFUL,

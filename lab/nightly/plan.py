@@ -13,9 +13,8 @@ from lab.core.records import Record
 from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
 from lab.guests.costs import Basis
-from lab.guests.run import GUEST_TIMEOUT_S
-from lab.history.trends import Mode
-from lab.kernels import compilers
+from lab.guests.run import GUEST_TIMEOUT_S, Mode
+from lab.kernels import archives, compilers
 from lab.nightly.record import BranchKey
 from lab.stats import defaults
 from lab.workloads import selection
@@ -34,7 +33,7 @@ class BranchPlan(Record, frozen=True, kw_only=True):
     """
 
     packages: Annotated[
-        str, msgspec.Meta(pattern=r"^(deb:[a-z-]+/\S+)?\Z", description="packages such as deb:trixie/*")
+        str, msgspec.Meta(pattern=r"^([a-z]+:[a-z-]+/\S+)?\Z", description="packages such as deb:trixie/*")
     ] = ""
     tree: str = "default"
     branch: str = "HEAD"
@@ -158,6 +157,11 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
     if plan.max_seeds < plan.seeds:
         raise file.error(f"max_seeds: {plan.max_seeds} is less than seeds, {plan.seeds}", "max_seeds")
     for number, branch in enumerate(plan.branch):
+        if branch.packages and archives.asked(branch.packages) is None:
+            raise file.error(
+                f"packages: no archive is called {branch.packages.partition(':')[0]!r}", "branch", number, "packages",
+                hint=f"there is {', '.join(archives.ARCHIVES)}",
+            )  # fmt: skip
         if branch.packages and {"tree", "branch", "releases"} & file.values["branch"][number].keys():
             raise file.error(
                 "packages: they are not of a tree", "branch", number, "packages", hint="leave tree and branch out"

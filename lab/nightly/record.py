@@ -15,7 +15,7 @@ import msgspec
 from lab.compare.results import AbResult
 from lab.core import paths, records
 from lab.core.records import Record
-from lab.history.trends import Mode
+from lab.guests.run import Mode
 from lab.stats.verdict import Better, Outcome
 
 EventKind = Literal["regression", "creep", "step", "fixed", "broken", "mended", "known", "unfounded"]

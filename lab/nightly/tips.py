@@ -10,8 +10,8 @@ from lab.compare.plan import ArmPlan
 from lab.core.errors import HostFailed, UserError
 from lab.core.process import CommandFailed
 from lab.core.progress import Progress
-from lab.kernels import debs, package_lists, trees
-from lab.kernels.debs import DebSource
+from lab.kernels import architecture, archives, trees
+from lab.kernels.archives import PackageRecord
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.kernels.trees import Tree
 from lab.nightly.plan import BranchPlan
@@ -112,15 +112,17 @@ class PackageTips:
     tree: Tree | None = None
 
     def __init__(self, packages: str, progress: Progress) -> None:
-        self.packages = packages
-        package_lists.all_suites(progress, refresh=True)
-        self.progress = progress
+        asked = archives.asked(packages)
+        assert asked is not None  # noqa: S101  (a plan's are checked)
+        self.packages, self.progress = packages, progress
+        self._word, self._archive, self._pattern = asked
+        self._archive.refresh(progress)
 
     @cached_property
     def _offered(self) -> dict[str, str]:
         """The version of each package, the oldest first, by the package at its version."""
-        offers = debs.offered(self.packages.removeprefix("deb:"), self.progress)
-        return {DebSource(package=offer.package, version=offer.version).label: offer.version for offer in offers}
+        offered = self._archive.offered(self._pattern, self.progress, guests=architecture.DEFAULT)
+        return {package.label: package.version for package in offered}
 
     def newest(self) -> str:
         """The package of the newest version."""
@@ -134,12 +136,12 @@ class PackageTips:
 
     def has(self, tip: str) -> bool:
         """True of a package that a suite offers, or that was downloaded."""
-        return tip in self._offered or _source_of(tip).folder.is_dir()
+        return tip in self._offered or self._source(tip).folder.is_dir()
 
     def is_behind(self, before: str, tip: str) -> bool:
         """True of an older version."""
         versions = [one.partition("=")[2] for one in (before, tip)]
-        return debs.in_order(versions) == versions
+        return self._archive.in_order(versions) == versions
 
     def last_release(self, tip: str) -> str | None:
         """The newest package of the release before a package's: of 7.1 before one of 7.2."""
@@ -148,16 +150,13 @@ class PackageTips:
         older = [
             label
             for label, other in self._offered.items()
-            if other.split(".")[:2] != series and debs.in_order([other, version])[0] == other
+            if other.split(".")[:2] != series and self._archive.in_order([other, version])[0] == other
         ]
         return older[-1] if older else None
 
     def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
         """A package as an arm of a comparison."""
-        source = _source_of(tip)
-        return ArmPlan(spec=KernelSpec(text=f"deb:{source.package}", source=source), cc=cc)
+        return ArmPlan(spec=KernelSpec(text=f"{self._word}:{self.subject(tip)}", source=self._source(tip)), cc=cc)
 
-
-def _source_of(tip: str) -> DebSource:
-    package, _, version = tip.partition("=")
-    return DebSource(package=package, version=version)
+    def _source(self, tip: str) -> PackageRecord:
+        return self._archive.labelled(tip, architecture.DEFAULT)

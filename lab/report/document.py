@@ -56,7 +56,7 @@ def schema() -> dict[str, Any]:
 
 def schema_path() -> Path:
     """The path of the schema."""
-    return paths.room("reports") / "schemas" / "lab.ab-1.json"
+    return paths.data_folder("reports") / "schemas" / "lab.ab-1.json"
 
 
 def write_schema() -> None:

@@ -60,7 +60,7 @@ def _wrapped(words: str, indent: str = "") -> str:
 
 
 def _folder() -> Path:
-    return paths.room("reports") / "templates"
+    return paths.data_folder("reports") / "templates"
 
 
 def _source(name: str) -> str:

@@ -39,7 +39,7 @@ class _Limits(Record, frozen=True, kw_only=True):
 @cache
 def limits() -> dict[str, Limit]:
     """The limits of exact mode by name: what it cannot see."""
-    found = TomlFile(paths.room("workloads") / "unseen.toml").convert(_Limits)
+    found = TomlFile(paths.data_folder("workloads") / "unseen.toml").convert(_Limits)
     return {limit.name: limit for limit in found.limits}
 
 

@@ -27,7 +27,7 @@ def list_workloads() -> list[Workload]:
 
 def is_shipped(workload: Workload) -> bool:
     """True if it comes with the lab, and is not a folder of the user's."""
-    return workload.folder.parent == paths.room("workloads").resolve()
+    return workload.folder.parent == paths.data_folder("workloads").resolve()
 
 
 def init(folder: Path) -> list[Path]:
@@ -38,7 +38,7 @@ def init(folder: Path) -> list[Path]:
         raise UserError(
             f"{folder.name!r} is no name for a workload", hint="use small letters, digits, `.`, `_` and `-`"
         ) from error
-    template = paths.room("workloads") / "template"
+    template = paths.data_folder("workloads") / "template"
     names = {"template.toml": FILE_NAME, "template.c": f"{folder.name}.c", "Makefile": "Makefile"}
     try:
         folder.mkdir()
@@ -58,7 +58,7 @@ def load(ref: str) -> Workload:
         if not file.is_file():
             raise UserError(f"{ref} is not a workload: it has no {FILE_NAME}")
     elif ref in shipped():
-        file = paths.room("workloads") / ref / FILE_NAME
+        file = paths.data_folder("workloads") / ref / FILE_NAME
     else:
         names = shipped()
         raise UserError(
@@ -187,7 +187,7 @@ class _Suites(Record, frozen=True, kw_only=True):
 
 def suites() -> dict[str, Suite]:
     """The suites by name."""
-    found = toml.load(paths.room("workloads") / "suites.toml", _Suites)
+    found = toml.load(paths.data_folder("workloads") / "suites.toml", _Suites)
     return {suite.name: suite for suite in found.suites}
 
 
@@ -246,7 +246,7 @@ def require_unchanged(files: Mapping[str, str]) -> None:
 
 def shipped() -> list[str]:
     """The names of the workloads that come with the lab."""
-    return sorted(file.parent.name for file in paths.room("workloads").glob(f"*/{FILE_NAME}"))
+    return sorted(file.parent.name for file in paths.data_folder("workloads").glob(f"*/{FILE_NAME}"))
 
 
 def _is_path(ref: str) -> bool:

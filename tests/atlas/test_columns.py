@@ -41,16 +41,6 @@ def test_every_cell_has_its_numbers_by_seed(setup: Setup) -> None:
     assert atlas.cases[0].profile[0].name == "do_it"
 
 
-def test_a_new_kernel_costs_one_column_and_nothing_is_measured_twice(setup: Setup) -> None:
-    guests, place, found = setup()
-    first = measured(place, found[:1])
-    assert len(guests.calls) == 3 and len(first.columns) == 1
-    both = measured(place, found)
-    assert len(guests.calls) == 6 and both.cells["mine:large"][0] == first.cells["mine:large"][0]
-    measured(place, found)
-    assert len(guests.calls) == 6
-
-
 def test_other_guests_are_measured_anew_and_old_numbers_are_holes_until_then(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

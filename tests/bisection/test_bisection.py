@@ -61,12 +61,6 @@ def test_the_revert_on_the_new_end_is_measured(bisector: Bisector) -> None:
     assert proof.reverted.verdict == "improvement"
 
 
-def test_a_revert_that_does_not_apply_is_said(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 3 + [60.0] * 3)
-    proof = bisector.search(commits[0], commits[-1]).changes[0].proof
-    assert proof is not None and proof.reverted is None and "does not apply" in (proof.not_reverted or "")
-
-
 def test_the_page_says_it_all_and_report_shows_it_again(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 6 + ["build", "panic"] + [60.0] * 6)
     status = bisector.run(

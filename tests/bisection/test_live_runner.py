@@ -168,16 +168,6 @@ def test_both_ends_come_first_in_pairs_then_few_commits(tmp_path: Path) -> None:
     assert len({*host.booted}) <= 8
 
 
-def test_fresh_pairs_are_not_those_of_the_search(tmp_path: Path) -> None:
-    at = begin(tmp_path / "r")
-    answer = search(at, Host(culprit=5))
-    boots = [event for event in at.journal.events if isinstance(event, Boot)]
-    fresh = answer.changes[0].proof.fresh  # type: ignore[union-attr]
-    confirming = [boot.value for boot in boots if boot.phase == "confirm"]
-    assert fresh is not None
-    assert sorted([*fresh.base, *fresh.test]) == sorted(confirming)  # type: ignore[type-var]
-
-
 def test_fresh_boots_are_of_images_with_another_layout(tmp_path: Path) -> None:
     at, host = begin(tmp_path / "r"), Host(culprit=11)
     answer = search(at, host)
@@ -211,14 +201,6 @@ def test_without_other_layouts_the_same_images_are_compared_and_that_is_said(tmp
     assert proof.fresh_runs == "fresh boots of the same images"
     tried = [name for name in host.built if "'" in name]
     assert len(tried) == (0 if kind == "packages" else 1)
-
-
-def test_ends_that_are_alike_name_nobody(tmp_path: Path) -> None:
-    host = Host(noise=0.01)
-    answer = search(begin(tmp_path / "r"), host)
-    assert answer.outcome == "no culprit" and not answer.changes
-    assert {*host.booted} == {"c0", "c16"}
-    assert "no culprit" in bisection_text.render(answer)
 
 
 def test_an_improvement_is_nobodys_fault_unless_asked_for(tmp_path: Path) -> None:
@@ -417,15 +399,6 @@ def no_guests(*_: Any, **__: Any) -> Any:
 LIVE = ("--mode", "live", "--accel", "tcg")
 
 
-def test_a_command_from_the_ends_to_the_page(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 9 + ["build"] + [60.0] * 8)
-    answer = bisector.search(commits[0], commits[-1], *LIVE)
-    assert answer.mode == "live" and answer.outcome == "range"
-    assert answer.changes[0].suspects == commits[9:11] and answer.changes[0].untested == [commits[9]]
-    answer = bisector.search(commits[0], commits[8], *LIVE)
-    assert answer.outcome == "no culprit"
-
-
 def test_its_proof_says_why_there_is_no_revert(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 5 + [60.0] * 4)
     answer = bisector.search(commits[0], commits[-1], *LIVE)
@@ -436,23 +409,6 @@ def test_its_proof_says_why_there_is_no_revert(bisector: Bisector) -> None:
     printed = bisector.capsys.readouterr().out
     assert "live mode" in printed or "boots of" in printed
     assert commits[5] in printed and "fresh boots with another layout against" in printed
-
-
-def test_a_budget_then_status_undo_and_resume(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits = line(bisector.tree, [100.0] * 5 + [60.0] * 4)
-    ends = ("--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload)
-    monkeypatch.setattr(FakeBooter, "boot_s", 0.3)
-    assert bisector.run(*ends, *LIVE, "--budget", "1s") == 5
-    assert "the budget is used up" in bisector.printed
-    monkeypatch.setattr(FakeBooter, "boot_s", 0.0)
-    assert bisector.run("status", "--json") == 0
-    assert msgspec.json.decode(bisector.printed)["boots"] == len(FakeBooter.booted) < 8
-    assert bisector.run("resume") == 0
-    assert f"regression: {commits[5]}" in bisector.printed
-    booted = len(FakeBooter.booted)
-    assert bisector.run("resume") == 0 and len(FakeBooter.booted) == booted
-    assert bisector.run("undo") == 0 and bisector.run("resume") == 0
-    assert len(FakeBooter.booted) == booted + 1
 
 
 def test_of_merges_the_first_parents_are_followed(bisector: Bisector) -> None:

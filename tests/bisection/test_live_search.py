@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -61,17 +60,6 @@ def quiet(commits: int = 64, **more: float) -> Noise:
     return Noise(**{"commits": commits, "effect": 3.0, "outliers": 0.0, **more})  # type: ignore[arg-type]
 
 
-def test_a_plain_change_is_found_and_confirmed() -> None:
-    world = World(quiet(), (1, 1))
-    done = ended(LiveSearch(64, costs=COSTS), world)
-    assert done.outcome is SearchOutcome.CONFIRMED
-    assert done.suspects == (world.culprit,)
-    assert (done.last_good, done.first_bad) == (world.culprit - 1, world.culprit)
-    assert done.probability > 0.95
-    assert done.effect.interval is not None
-    assert done.effect.interval[0] < -3 < done.effect.interval[1] < 0
-
-
 @pytest.mark.parametrize("cut", [1, 7, 20, 33, 47])
 def test_a_journal_brings_back_any_search(cut: int) -> None:
     noise, journal = quiet(broken=0.2, effect=2.0), []  # type: ignore[var-annotated]
@@ -95,31 +83,6 @@ def test_ends_that_are_alike_are_not_searched() -> None:
     assert done.suspects == ()
     assert world.built == {Image(0), Image(64)}
     assert world.samples == 60
-
-
-def test_the_gate_takes_four_blocks_in_random_order() -> None:
-    def readings(value: Callable[[int], float]) -> tuple[LiveSearch, list[tuple[int, ...]]]:
-        live, orders = LiveSearch(8, costs=COSTS), []
-        while isinstance(step := live.next(), NextBoots) and step.phase is Phase.ENDS:
-            orders.append(tuple(image.commit for image in step.boots))
-            for commit in orders[-1]:
-                live.record(Reading(commit, 10.0 * len(live.readings), value(commit)))
-        return live, orders
-
-    live, orders = readings(lambda commit: 5.0 - (commit == 8))
-    assert len(orders) == 4
-    assert {frozenset(order) for order in orders} == {frozenset({0, 8})}
-    assert isinstance(live.next(), NextBoots)
-
-
-def test_a_culprit_among_unbuildable_commits_is_a_range() -> None:
-    world = World(quiet(effect=4.0), (1, 6))
-    first = max(1, world.culprit - 3)
-    world.broken = frozenset(range(first, min(63, world.culprit + 2)))
-    done = ended(LiveSearch(64, costs=COSTS), world)
-    assert world.culprit in done.suspects
-    assert set(done.suspects[:-1]) == set(world.broken)
-    assert done.first_bad == max(world.broken) + 1
 
 
 def test_commits_that_cannot_be_the_culprit_are_not_built_for_it() -> None:

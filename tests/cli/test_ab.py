@@ -51,8 +51,48 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formula: Formula, *
     pretend(monkeypatch, tmp_path, FakeGuests(formula))
     for name in ("base", "test"):
         (tmp_path / name).write_bytes(kernel_image.empty())
-    arms = ["--base", f"file:{tmp_path}/base", "--test", f"file:{tmp_path}/test"]
+    arms = [f"file:{tmp_path}/base", f"file:{tmp_path}/test"]
     return main.run(["ab", *arms, "--json", *more])
+
+
+class _Asked(Exception):
+    """The options of a comparison, in place of its result."""
+
+
+def parsed(monkeypatch: pytest.MonkeyPatch, *words: str) -> ComparisonRequest:
+    """What a command line asks for."""
+
+    def stop(request: ComparisonRequest, *_: object) -> None:
+        raise _Asked(request)
+
+    monkeypatch.setattr(ab, "plan_of", stop)
+    with pytest.raises(_Asked) as asked:
+        ab.ab.main(list(words), standalone_mode=False)
+    request: ComparisonRequest = asked.value.args[0]
+    return request
+
+
+def test_two_kernels_and_a_command_need_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_options = parsed(monkeypatch, "--base", "deb:6.1", "--test", "deb:6.12", "-w", "syscalls:getppid")
+    assert parsed(monkeypatch, "deb:6.1", "deb:6.12", "-w", "syscalls:getppid") == by_options
+    by_options = parsed(monkeypatch, "--base", "deb:6.1", "--test", "deb:6.12", "--exec", "true -x 'a b'")
+    assert parsed(monkeypatch, "deb:6.1", "deb:6.12", "--", "true", "-x", "a b") == by_options
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("deb:6.1",), "1 kernel to compare"),
+        (("deb:6.1", "deb:6.12", "deb:7.1"), "3 kernels to compare"),
+        (("deb:6.1", "deb:6.12", "--base", "deb:6.1"), "--base or --test"),
+        (("deb:6.1", "deb:6.12", "-w", "boot", "--", "true"), "--exec and --workload exclude each other"),
+    ],
+)
+def test_kernels_that_are_named_otherwise_are_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["ab", *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [(), ("--fail-on", "regression")])

@@ -13,8 +13,9 @@ import pytest
 from lab.cli import main, options
 from lab.compare import result_folders
 
-from ..fakes.build import own_folders
 from ..fakes.kernel import make_kernel
+
+pytestmark = pytest.mark.usefixtures("own_home")
 
 BASH = """\
 {script}
@@ -23,11 +24,6 @@ COMP_LINE='{line}' COMP_POINT=$((${{#COMP_LINE}})) COMP_WORDBREAKS=$' \\t\\n"\\'
 _lab_completion {lab}
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="module")

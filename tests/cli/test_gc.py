@@ -22,7 +22,8 @@ from lab.kernels import store
 from lab.kernels.store import Build, BuildInputs
 
 from ..fakes import result as fakeresult
-from ..fakes.build import own_folders
+
+pytestmark = pytest.mark.usefixtures("own_home")
 
 DAY = 86400.0
 NOW = 100 * DAY
@@ -48,11 +49,6 @@ def test_what_goes(at_most: int | None, wanted: list[str]) -> None:
 
 def test_what_comes_from_the_future_is_not_old() -> None:
     assert gc.choose([_item("ahead", -5)], older_than_s=0, at_most=0, now=NOW) == []
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 def _kernel(name: str, days: float) -> Path:

@@ -19,16 +19,12 @@ from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
 from ..fakes import kernel_image
-from ..fakes.build import own_folders
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
 from ..fakes.kernel import make_kernel
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 HEAVY = ("ansible", "ansible_runner", "msgspec", "numpy", "rich", "scipy")
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -269,14 +265,6 @@ def test_json_is_one_document_on_stdout(ab: Callable[..., int], capsys: pytest.C
     assert json.loads(capsys.readouterr().out) == document
     assert main.run(["report", "--json"]) == 0
     assert [row["result"] for row in json.loads(capsys.readouterr().out)["results"]] == [document["result"]]
-
-
-def test_replay_gives_every_number_again(ab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    ab(slower)
-    capsys.readouterr()
-    assert main.run(["replay", "latest", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["schema"], document["differences"], document["environment"]) == ("lab.replay/1", [], [])
 
 
 def test_replay_that_differs_names_the_numbers(

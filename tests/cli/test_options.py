@@ -10,7 +10,6 @@ import pytest
 
 from lab.cli import main, options
 from lab.core import records
-from lab.core.errors import UserError
 from lab.guests import image
 from lab.guests.image import Image
 from lab.kernels import store
@@ -18,13 +17,10 @@ from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.store import Build, BuildInputs
 
 from ..fakes import kernel_image
-from ..fakes.build import own_folders, staging_dir
+from ..fakes.build import staging_dir
 from ..fakes.guest import kernel
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.mark.parametrize(
@@ -59,13 +55,6 @@ def test_what_is_no_time_span(text: str) -> None:
 def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, option, span]) == 2
     assert f"Invalid value for '{option}': '{span}' must be longer than 0" in capsys.readouterr().err
-
-
-def test_modes() -> None:
-    for mode in ("auto", "exact"):
-        options.require_exact(mode)
-    with pytest.raises(UserError, match="live"):
-        options.require_exact("live")
 
 
 def _store(subject: str) -> str:

@@ -22,7 +22,6 @@ from lab.core import paths
 from lab.core.errors import HostFailed
 from lab.kernels.spec import with_layout
 from lab.stats.iterations import WarmUp
-from lab.stats.sequential import SequentialTest
 
 from ..fakes import result as fakeresult
 from ..fakes.guest import FakeGuests, plan, pretend, write_workload
@@ -78,18 +77,6 @@ def test_a_certificate_says_how_far_a_kernel_is_from_itself(bench: Path) -> None
     assert found == sorted(found, reverse=True)
     assert made.resolves["15"] == made.smallest(15)
     assert made.smallest(3) is None
-
-
-def test_the_smallest_change_is_one_that_is_found(bench: Path) -> None:
-    """A change of that size, in so many rounds of that noise, is found in about 80 % of comparisons."""
-    (made,) = certify(live_result(), bench)
-    change = made.smallest(15)
-    assert change
-    chance, found = random.Random(3), 0  # noqa: S311
-    for _ in range(300):
-        x = [math.log1p(change) + chance.gauss(0, made.block_sd) for _ in range(15)]
-        found += SequentialTest(0.01, 15).p_value(x) <= 0.01
-    assert 0.72 < found / 300 < 0.88
 
 
 def with_control(noise: float, rounds: int = 30, **more: Any) -> AbResult:

@@ -11,14 +11,10 @@ import pytest
 from lab.compare import estimates
 from lab.workloads import selection
 
-from ..fakes.build import own_folders
 from ..fakes.guest import write_workload
 from ..fakes.work import quiet
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def seconds(name: str, *cases: str, built: bool = True, model: str | None = None) -> float:

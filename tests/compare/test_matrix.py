@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from lab import report
@@ -22,7 +21,6 @@ from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import Outcome
 
 from ..fakes import kernel_image
-from ..fakes.build import own_folders
 from ..fakes.guest import (
     WORKLOAD,
     FakeGuests,
@@ -34,6 +32,8 @@ from ..fakes.guest import (
     write_workload,
 )  # fmt: skip
 from ..fakes.work import quiet
+
+pytestmark = pytest.mark.usefixtures("own_home")
 
 FACTORS = {"always-always": 1.0, "always-never": 1.0, "never-always": 0.5, "never-never": 2.0}
 
@@ -51,11 +51,6 @@ def factor_of(arm: str, seed: int) -> float:
     """By the arm's name in files; what differs from 1 has some spread."""
     factor = FACTORS[arm.replace("thp-", "", 1).replace("thp.defrag-", "", 1)]
     return factor * (1 + seed * 1e-4 * (factor != 1.0))
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 def a_plan(workload: str, kernel_files: list[str], settings: list[str], **changes: Any) -> MatrixPlan:
@@ -130,16 +125,6 @@ def test_every_arm_is_judged_against_the_baseline(start: Start, folder: Path) ->
         "against thp=always thp.defrag=always: 1 regression, 1 improvement, 4 same"
     )  # fmt: skip
     assert matrix_results.load_result(folder) == result
-
-
-def test_the_document_says_what_the_arms_are(start: Start) -> None:
-    _, measure = start(by_setting)
-    document = msgspec.to_builtins(measure())
-    assert document["schema"] == "lab.matrix/1"
-    last = document["arms"][-1]
-    assert (last["label"], last["at"]) == ("thp=never thp.defrag=never", ("k", "never", "never"))
-    assert (last["arm"]["settings"]["thp"], last["arm"]["settings"]["thp.defrag"]) == ("never", "never")
-    assert last["arm"]["spec"] == "file:/boot/k@thp=never@thp.defrag=never"
 
 
 def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
@@ -239,18 +224,6 @@ def test_a_baseline_that_fails_leaves_numbers_and_no_verdict(start: Start) -> No
     assert max(seed for _, seed in guests.boots) == 3, "nothing more could be decided"
 
 
-def test_going_on_measures_nothing_twice_and_tries_what_failed(start: Start) -> None:
-    first, measure = start(breaking)
-    broken = measure()
-    second, measure = start(by_setting)
-    result = measure()
-    assert set(second.boots) == {("thp-never-thp.defrag-always", seed) for seed in range(1, 7)}
-    assert not result.failed and len(broken.failed) == 2
-    third, measure = start(by_setting)
-    assert measure().cells == result.cells and third.calls == []
-    assert first.calls
-
-
 def test_any_metric_can_be_shown(start: Start) -> None:
     _, measure = start(by_setting, metric="faults")
     result = measure()
@@ -338,25 +311,6 @@ def test_bad_input_is_refused_before_any_work(
     assert command(by_setting, *words) == 2
     assert complaint in capsys.readouterr().err
     assert not list(result_folders.results_dir().glob("*"))
-
-
-# --- workloads with a guest for each case, and with metrics that only their runs know
-
-
-ALONE = WORKLOAD.replace("schema = 1\n", "schema = 1\nisolate = true\n")
-
-
-def test_a_cell_that_stays_open_gets_more_seeds_with_the_baseline_and_no_other_does(start: Start) -> None:
-    def formula(arm: str, seed: int, case: str) -> float:
-        return 100.0 + (-1) ** seed * (1.3 + seed / 100) * (arm == "thp-never" and case == "large")
-
-    guests, measure = start(formula, settings=["thp=always,madvise,never"], max_seeds=8)
-    large = cells_of(measure())
-    assert large["thp=never"].verdict == Outcome.UNKNOWN and large["thp=never"].seeds == list(range(1, 9))
-    assert {(arm, cases) for arm, seed, cases in guests.calls if seed > 6} == {
-        ("thp-always", ("large",)), ("thp-never", ("large",)),
-    }  # fmt: skip
-    assert ("thp-madvise", 4) not in guests.boots
 
 
 # --- modelled cycles beside the count of instructions

@@ -12,7 +12,7 @@ from lab.compare import comparison, prepare, result_folders
 from lab.compare.replay import Replay, environment_changes, replay
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.core import records
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.guests import initrd, model_version, plugin
 from lab.kernels import compilers
 
@@ -35,8 +35,8 @@ class Stored:
         for name in ("init", PROGRAM):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_text(f"this is {name}")
-        shutil.copytree(room("machines") / "plugin", self.machines / "plugin")
-        monkeypatch.setattr(compilers, "room", lambda name: self.machines)
+        shutil.copytree(data_folder("machines") / "plugin", self.machines / "plugin")
+        monkeypatch.setattr(compilers, "data_folder", lambda name: self.machines)
         monkeypatch.setattr(plugin, "obtain", lambda: folder / plugin.digest() / plugin.NAME)
         result_folder = result_folders.new_folder(None)
         asked = plan(write_workload(folder / "mine"), model="tlb", seeds=2, max_seeds=2)

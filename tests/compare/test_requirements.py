@@ -18,15 +18,11 @@ from lab.kernels.kernel import Kernel, KernelSpec
 from lab.workloads import selection
 from lab.workloads.spec import Workload
 
-from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, kernel, write_workload
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 IMAGE = Image(schema=1, name="g", key="k", sha256="s", suite="s", compiler="gcc", packages={}, programs={})
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 def workload(tmp_path: Path, top: str) -> Workload:

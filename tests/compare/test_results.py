@@ -14,13 +14,9 @@ from lab.core.progress import QUIET
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
 
-from ..fakes.build import own_folders
 from ..fakes.guest import plan
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def _stored(name: str, age_s: int = 0) -> Path:
@@ -101,9 +97,6 @@ def test_steady_counters_that_changed_stand_beside_an_unknown() -> None:
         "regression: page_faults +115.9 %; improvement: hits +100.0 %"
     )
     assert results.counter_evidence([latency, equal]) == ""
-
-
-GCC_12, GCC_14 = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
 
 
 def test_latest_is_finished_or_can_go_on() -> None:

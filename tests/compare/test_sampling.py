@@ -99,15 +99,6 @@ def test_no_seed_is_spent_on_what_none_can_settle(start: Start) -> None:
     assert large.primary.reason == "interval wider than ±2 %; 24 seeds cannot settle it"
 
 
-def test_the_arms_take_turns_in_coming_first(start: Start) -> None:
-    guests, measure = start(halved)
-    measure()
-    assert guests.boots == [
-        ("base", 1), ("test", 1), ("test", 2), ("base", 2), ("base", 3), ("test", 3),
-        ("test", 4), ("base", 4), ("base", 5), ("test", 5), ("test", 6), ("base", 6),
-    ]  # fmt: skip
-
-
 def test_after_six_seeds_only_what_is_undecided_is_run_again(start: Start) -> None:
     guests, measure = start(noisy, max_seeds=10)
     result = measure()

@@ -15,7 +15,7 @@ PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 _PATH = re.compile(r"[\w./*-]+/|[\w./*-]*/[\w.*-]+|[\w*-]+\.(?:py|toml|md|yaml)")
 _NAME = re.compile(r"([A-Za-z_]\w*(?:\.\w+)?)\(\)|([A-Z]\w+)")
 # Names that stand for any, and a folder that only the wheel has.
-_NOT_THERE = ("PACKAGE", "MODULE", "NAME", "_rooms")
+_NOT_THERE = ("PACKAGE", "MODULE", "NAME", "_data")
 
 
 def spans(page: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 
 NEUTRAL = "neutral"
 MERGE = "merge"
@@ -45,7 +45,7 @@ KINDS: Mapping[str, Kind | None] = {
 
 def patches() -> dict[str, Path]:
     """The patch of each effect."""
-    story = sorted((room("kernels") / "patches" / "thp-alignment").glob("*.patch"))
+    story = sorted((data_folder("kernels") / "patches" / "thp-alignment").glob("*.patch"))
     planted = {path.stem: path for path in (Path(__file__).parent / "patches").glob("*.patch")}
     return {**planted, **dict(zip(("culprit", "fix", "follow-up"), story[1:], strict=True))}
 

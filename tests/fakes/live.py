@@ -97,10 +97,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
     monkeypatch.setattr(boots, "boot", host.boot)
     monkeypatch.setattr(round_runner, "Watch", lambda cpus: host)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [])
-    monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "room")
+    monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "root")
     monkeypatch.setattr(live_machine, "find_vng", lambda: "/usr/bin/vng")
     monkeypatch.setattr(
-        live_machine, "compose", lambda guest, kernel, room, timeout_s: (["vng", "--run"], ["qemu", "-S"])
+        live_machine, "compose", lambda guest, kernel, root, timeout_s: (["vng", "--run"], ["qemu", "-S"])
     )
     monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
     monkeypatch.setattr(guest_host, "require_memory", lambda memory_mb, guests: None)

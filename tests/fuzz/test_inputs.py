@@ -88,7 +88,7 @@ def _copies(folder: Path, sources: list[Path]) -> list[Path]:
 
 
 def test_a_workload_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
-    found = sorted(paths.room("workloads").glob("*/workload.toml"))
+    found = sorted(paths.data_folder("workloads").glob("*/workload.toml"))
     explore(tally, "workload.toml", workload_file.read, _copies(tmp_path, found), TEXTS)
 
 
@@ -104,7 +104,7 @@ def test_a_plan_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
 
 
 def test_a_plan_of_an_atlas_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
-    found = [paths.room("atlas") / "atlas.toml"]
+    found = [paths.data_folder("atlas") / "atlas.toml"]
     explore(tally, "plan of an atlas", atlas_plan.load, _copies(tmp_path, found), TEXTS)
 
 

@@ -22,7 +22,6 @@ def of(name: str, *values: object) -> object:
     )
 
 
-KERNEL = "deb:trixie/6.12:arm64"
 # One that clears a page, one that forks, one that is interrupted now and then, one of pages.
 CASES = "syscalls:getppid,fault-anon,fork-exec,mprotect-private-256k"
 
@@ -92,18 +91,3 @@ def test_both_architectures_stand_side_by_side(guests: str, lab: Lab) -> None:
     assert machines == ["microvm", "virt"]
     primary = [result["cases"][0]["metrics"][0]["name"] for result in document["results"]]
     assert primary == ["kernel_instructions"] * 2
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--base", KERNEL, "--test", "deb:trixie/6.12"), "of different architectures"),
-        (("--base", KERNEL, "--test", KERNEL, "--model", "full"), "no cost model"),
-        (("--base", KERNEL, "--test", KERNEL, "--model", "tlb", "--machine", "zen4"), "the guests are of arm64"),
-        (("--base", KERNEL, "--test", KERNEL, "--mode", "live"), "for x86_64 guests only"),
-        (("--base", "deb:6.12:mips", "--test", KERNEL), "no architecture called 'mips'"),
-    ],
-)
-def test_what_cannot_be_is_said_in_a_line(words: tuple[str, ...], said: str, lab: Lab) -> None:
-    done = lab.run("ab", *words, "-w", "syscalls:getppid")
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr

@@ -27,51 +27,6 @@ def _ab(base: str, test: str | None = None, *more: str) -> tuple[str, ...]:
     return ("ab", "--base", base, "--test", test or base, *ONE, "--seeds", "1", *more)
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ("no-such-branch", "unknown revision"),
-        ("0123456789ab", "unknown revision"),
-        ("HEAD~99", "does not exist"),
-        ("HEAD+/nonexistent/fix.patch", "no such patch"),
-        ("HEAD%CONFIG_TRANSPARENT_HUGEPAG=y", "no such kconfig symbol"),
-        (f"{NEW}@thp=sometimes", "thp"),
-        (f"{NEW}@sysctrl.vm.swappiness=1", "sysctl"),
-        ("deb:linux-image-9.99-cloud-amd64", "linux-image-9.99"),
-        ("file:/etc/hostname", "/etc/hostname"),
-        ("file:/nonexistent", "/nonexistent"),
-        ("worktree:/", "/"),
-        ("$(touch /tmp/lab-canary);`touch /tmp/lab-canary`|touch /tmp/lab-canary", "revision"),
-        ("--upload-pack=touch /tmp/lab-canary", "revision"),
-    ],
-)
-def test_a_spec_that_means_nothing_is_one_line(lab: Lab, spec: str, words: str) -> None:
-    assert words in lab.refused(2, "kernel", "build", "--", spec)
-    assert not Path("/tmp/lab-canary").exists()  # noqa: S108  (what the spec would have made)
-
-
-def test_a_patch_that_does_not_fit_is_named_with_its_hunk(lab: Lab, open_folder: Path) -> None:
-    patch = open_folder / "misfit.patch"
-    patch.write_text("--- a/mm/mmap.c\n+++ b/mm/mmap.c\n@@ -1,3 +1,3 @@\n no\n-such\n+text\n here\n")
-    line = lab.refused(2, "kernel", "build", f"HEAD+{patch}")
-    assert "misfit.patch" in line
-    assert "mm/mmap.c" in line
-
-
-def test_unknown_workloads_and_cases_are_refused_before_anything_is_done(lab: Lab) -> None:
-    arms = ("ab", "--base", "file:/nonexistent", "--test", "file:/nonexistent")
-    assert "alloc-burst" in lab.refused(2, *arms, "-w", "aloc-burst")
-    assert "layout-" in lab.refused(2, *arms, "-w", "alloc-burst:layuot-512k")
-
-
-def test_a_missing_or_old_qemu_is_the_hosts_failure(lab: Lab, open_folder: Path) -> None:
-    assert "qemu-nowhere" in lab.refused(4, *_ab(NEW, None, "--qemu", "qemu-nowhere"))
-    old = open_folder / "qemu-old"
-    old.write_text("#!/bin/sh\necho 'QEMU emulator version 5.2.0 (Debian)'\n")
-    old.chmod(0o755)
-    assert "5.2" in lab.refused(4, *_ab(NEW, None, "--qemu", str(old)))
-
-
 @pytest.mark.smoke
 def test_a_guest_without_its_init_panics_and_is_named(lab: Lab) -> None:
     line = lab.refused(4, *_ab(NEW, f"{NEW}@cmdline.rdinit=/nowhere"))
@@ -237,27 +192,6 @@ def _guests(folder: str) -> list[dict[str, str]]:
 def _anonymous_kib(status: dict[str, str]) -> int:
     """The memory of a process without what it maps of files."""
     return int(status.get("RssAnon", "0 kB").split()[0])
-
-
-def test_a_result_folder_takes_one_comparison(lab: Lab, open_folder: Path) -> None:
-    """Neither another one at the same time, nor one afterwards."""
-    folder = open_folder / "chosen"
-    words = _ab(NEW, None, "--result", str(folder))
-    first = subprocess.Popen(
-        lab.command(*words), cwd="/", env=lab.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    try:
-        while not (folder / "plan.json").exists():
-            assert first.poll() is None, first.stderr.read() if first.stderr else ""
-            time.sleep(0.05)
-        assert "lab: " in lab.refused(2, "ab", "--resume", str(folder))
-        assert "already" in lab.refused(2, *words)
-    finally:
-        _, said = first.communicate()
-    assert first.returncode == 0, said
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert folder / "result.json" in before and "already" in lab.refused(2, *words)
-    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_doctor_says_what_works_here(lab: Lab) -> None:

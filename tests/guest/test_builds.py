@@ -12,7 +12,7 @@ from lab.core.progress import QUIET
 from lab.kernels import default_tree
 
 from ..fakes.kernel import git
-from .conftest import FIX, TEST, Lab
+from .conftest import TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
 
@@ -58,8 +58,3 @@ def test_the_default_tree_is_the_package_and_the_story(story: Lab, tmp_path: Pat
     assert git(top, *tree, "rev-parse", "main^{tree}") == git(top, "write-tree")
     assert git(top, *tree, "rev-list", "--count", "main") == "4"
     shutil.rmtree(top)
-
-
-def test_an_option_that_kconfig_drops_is_named(story: Lab) -> None:
-    line = story.refused(2, "kernel", "build", f"{FIX}%CONFIG_DEBUG_INFO_BTF=y")
-    assert "CONFIG_DEBUG_INFO_BTF" in line

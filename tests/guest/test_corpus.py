@@ -33,13 +33,6 @@ def test_a_boot_costs_the_same_whatever_the_seed(lab: Lab) -> None:
     assert 0 < found["percpu_kb"]["base"][0] < found["slab_kb"]["base"][0] < found["mem_available_kb"]["base"][0]
 
 
-def test_the_loopback_interface_is_up(lab: Lab) -> None:
-    script = lab.home / "loopback.sh"
-    script.write_text("#!/bin/sh\necho '{\"metrics\": {\"flags\":' $(($(cat /sys/class/net/lo/flags) & 1))'}}'\n")
-    found = metrics_of(lab.json("ab", "--base", NEW, "--test", NEW, "-w", f"script:{script}", "--seeds", "2"))
-    assert found["flags"]["base"] == [1, 1]
-
-
 @pytest.mark.parametrize(
     "selection",
     ["perf-bench:sched-pipe", "hackbench:pipes-threads", "fsmark:create-4k", "sysbench:threads", "python:files"],

@@ -40,7 +40,7 @@ def test_counters_are_those_of_exact_mode(lab: Lab, compared: Any) -> None:
 def test_both_arms_have_the_same_guest(compared: Any) -> None:
     base, test = (compared["live"]["commands"]["alloc-burst"][arm] for arm in ("base", "test"))
     assert base == test, "all that differs is behind the name of the kernel"
-    assert base["vng"][:5] == ["vng", "--run", "./kernel", "--root", "./room"]
+    assert base["vng"][:5] == ["vng", "--run", "./kernel", "--root", "./root"]
     assert "-S" in base["qemu"] and not any("netdev" in word for word in base["qemu"])
 
 

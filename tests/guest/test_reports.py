@@ -38,8 +38,8 @@ def test_an_explained_case_has_its_functions_on_the_page(lab: Lab, measured: Any
 
 
 def test_the_templates_and_the_schema_are_in_the_wheel(lab: Lab) -> None:
-    rooms = next(lab.python.parents[1].glob("lib/python3*/site-packages/lab/_rooms"))
+    data = next(lab.python.parents[1].glob("lib/python3*/site-packages/lab/_data"))
     templates = [path for path in (CHECKOUT / "reports" / "templates").rglob("*") if path.is_file()]
     assert len(templates) > 5
     for path in (CHECKOUT / "reports" / "schemas" / "lab.ab-1.json", *templates):
-        assert (rooms / path.relative_to(CHECKOUT)).read_bytes() == path.read_bytes()
+        assert (data / path.relative_to(CHECKOUT)).read_bytes() == path.read_bytes()

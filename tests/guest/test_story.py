@@ -28,10 +28,6 @@ def test_the_same_command_gives_the_same_samples_however_many_guests_run_at_once
     assert json.dumps(samples(again)) == json.dumps(samples(some))
 
 
-def test_a_stored_result_is_shown_again(story: Lab, some: Any) -> None:
-    assert "verdict: regression" in story.run("report", some["result"]).stdout
-
-
 def test_the_kernels_own_parser_reads_the_ktap(story: Lab, some: Any, tmp_path: Path) -> None:
     repo = next(story.home.glob(".local/share/*/trees/default.git"))
     for name in ("kunit_parser.py", "kunit_printer.py"):

@@ -176,8 +176,3 @@ def test_a_script_of_the_users_prints_its_metrics(lab: Lab) -> None:
     script.write_text("#!/usr/bin/nothing\n")
     done = lab.run("workload", "check", f"script:{script}")
     assert done.returncode == 2 and "needs /usr/bin/nothing" in done.stdout
-
-
-def test_check_runs_the_smallest_case(lab: Lab, toucher: Path) -> None:
-    document = lab.json("workload", "check", str(toucher), "--run", NEW)
-    assert document["workloads"][0]["ok"] and document["workloads"][0]["metrics"]["touched"] == 300

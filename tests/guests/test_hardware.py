@@ -13,7 +13,7 @@ from lab.guests.hardware import Cost, Divisor
 
 
 def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
-    text = (paths.room("machines") / "zen4.toml").read_text()
+    text = (paths.data_folder("machines") / "zen4.toml").read_text()
     for old, new in changes:
         assert old in text
         text = text.replace(old, new, 1)

@@ -13,7 +13,7 @@ from lab.cli import main
 from lab.core import ansible
 from lab.core.ansible import PlaybookFailed
 from lab.core.errors import HostFailed
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.guests import doctor
 from lab.guests.doctor import Change, fix, restore, succeeded
 
@@ -72,7 +72,7 @@ def test_what_another_boot_had_is_not_put_back(host: Path, tmp_path: Path) -> No
 
 def turn(host: Path, path: str, value: str | None, *, dry: bool = False) -> dict[str, Any]:
     found = importlib.util.spec_from_file_location(
-        "bench_knob", room("ansible") / "roles/bench_host/library/bench_knob.py"
+        "bench_knob", data_folder("ansible") / "roles/bench_host/library/bench_knob.py"
     )
     assert found
     assert found.loader

@@ -21,14 +21,14 @@ def test_the_root_has_a_shell_and_leaves_the_image_alone(tmp_path: Path, monkeyp
     (tmp_path / "root" / "bin").mkdir(parents=True)
     (tmp_path / "root" / "bin" / "busybox").write_text("program")
     (tmp_path / "root" / "bin" / "bash").write_text("the image's own")
-    room = live_machine.obtain_root(tmp_path)
-    assert (room / "bin" / "sh").readlink() == Path("busybox")
-    assert (room / "bin" / "busybox").samefile(tmp_path / "root" / "bin" / "busybox")
-    assert (room / "proc").is_dir() and (room / "etc" / "passwd").read_text().startswith("root::0:0:")
+    root = live_machine.obtain_root(tmp_path)
+    assert (root / "bin" / "sh").readlink() == Path("busybox")
+    assert (root / "bin" / "busybox").samefile(tmp_path / "root" / "bin" / "busybox")
+    assert (root / "proc").is_dir() and (root / "etc" / "passwd").read_text().startswith("root::0:0:")
     assert (tmp_path / "root" / "bin" / "bash").read_text() == "the image's own", "replaced, not written through"
-    assert live_machine.obtain_root(tmp_path) == room
+    assert live_machine.obtain_root(tmp_path) == root
     for name in ("bin/su", "lib/systemd/systemd-udevd", "bin/udevadm"):
-        subprocess.run(["sh", "-n", str(room / name)], check=True)
+        subprocess.run(["sh", "-n", str(root / name)], check=True)
 
 
 def test_virtme_ng_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_vng_is_asked_for_a_guest_without_network_or_balloon() -> None:
         arguments=["odd=a b"],
     )  # fmt: skip
     words = live_machine.vng_argv(guest)
-    assert words[:4] == ["--run", "./kernel", "--root", "./room"]
+    assert words[:4] == ["--run", "./kernel", "--root", "./root"]
     assert not {"--network", "--balloon", "--rw", "--disable-kvm", "--pin"} & set(words)
     assert (
         "-cpu host,-arch-capabilities"

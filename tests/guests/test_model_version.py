@@ -17,7 +17,7 @@ SECOND = '\n[[version]]\nnumber = 2\nreason = "walks cost more"\n'
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file of versions, which a test writes."""
-    monkeypatch.setattr(model_version, "room", lambda name: tmp_path)
+    monkeypatch.setattr(model_version, "data_folder", lambda name: tmp_path)
     model_version.history.cache_clear()
     yield tmp_path / "model.toml"
     model_version.history.cache_clear()

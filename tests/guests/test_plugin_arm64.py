@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.guests import hardware
 from lab.kernels import architecture
 
@@ -34,7 +34,7 @@ Parts = Callable[[Sequence[str]], list[list[str]]]
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
     """Ask the plugin's parts, line by line."""
-    program, plugin = tmp_path_factory.mktemp("parts") / "parts", room("machines") / "plugin"
+    program, plugin = tmp_path_factory.mktemp("parts") / "parts", data_folder("machines") / "plugin"
     sources = [plugin / f"{name}.c" for name in ("a64", "a64_class", "class", "space", "memory")]
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-no-pie", "-Wl,--unresolved-symbols=ignore-all"]
     subprocess.run(["gcc", *flags, f"-I{plugin}", "-o", program, HERE / "plugin_parts.c", *sources], check=True)

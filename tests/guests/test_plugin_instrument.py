@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from lab.core import records
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.guests import hardware, model_version
 from lab.guests.plugin import Instrument, Model, load_instrument
 from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
 
 ARCHITECTURES = [architecture.load(name) for name in architecture.names()]
-HEADERS = room("workloads") / "include" / "lab"
+HEADERS = data_folder("workloads") / "include" / "lab"
 
 
 @pytest.fixture

@@ -14,14 +14,9 @@ from lab.core import paths
 from lab.guests import snapshot
 from lab.guests.snapshot import Entry, GoingOn, Snapshot
 
-from ..fakes.build import own_folders
+pytestmark = pytest.mark.usefixtures("own_home")
 
 ENTRY = Entry(goes_on=0x401000, cases=0x600000, pc=16)
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
 
 
 def keep(name: str, state: bytes = b"a guest") -> Snapshot:

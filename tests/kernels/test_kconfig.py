@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.kernels import architecture, kconfig
 
 CONFIG = """\
@@ -32,7 +32,7 @@ def test_parse_reads_values_and_what_is_not_set() -> None:
 def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both(guests: str) -> None:
     required, optional = kconfig.guest_options(guests)
     for options, name in ((required, "guest.config"), (optional, "guest-optional.config")):
-        files = [room("kernels") / "fragments" / name, room("machines") / guests / name]
+        files = [data_folder("kernels") / "fragments" / name, data_folder("machines") / guests / name]
         texts = [path.read_text() for path in files if path.exists()]
         lines = [line for line in "".join(texts).splitlines() if "CONFIG_" in line and not line.startswith("# ")]
         assert len(options) == len(lines) > 5

@@ -12,15 +12,11 @@ from lab.core.errors import UserError
 from lab.kernels.architecture import MachineType
 from lab.kernels.kernel import Kernel, common_machine, resolve
 
-from ..fakes.build import own_folders
 from ..fakes.guest import kernel
 from ..fakes.kernel_image import bzimage, elf
 from ..fakes.work import quiet
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def _obtain(path: Path) -> Kernel:

@@ -13,13 +13,9 @@ from lab.kernels.build import TreeSource
 from lab.kernels.kernel import resolve
 from lab.kernels.spec import parse, with_layout
 
-from ..fakes.build import own_folders
 from ..fakes.kernel import SCRIPT, commit_all, git, make_kernel
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.fixture

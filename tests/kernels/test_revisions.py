@@ -14,6 +14,8 @@ from lab.kernels.kernel import resolve
 
 from ..fakes.kernel import UPSTREAM, change, commit_all, fingerprint, git, make_kernel
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 PATCH = """diff --git a/mm/mmap.c b/mm/mmap.c
 --- a/mm/mmap.c
 +++ b/mm/mmap.c
@@ -25,12 +27,6 @@ PATCH = """diff --git a/mm/mmap.c b/mm/mmap.c
 \x20
  \treturn addr;
 """
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture

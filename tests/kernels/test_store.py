@@ -12,12 +12,9 @@ from lab.core import records
 from lab.kernels import store
 from lab.kernels.store import Build, BuildInputs
 
-from ..fakes.build import own_folders, staging_dir
+from ..fakes.build import staging_dir
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def _inputs(**changes: object) -> BuildInputs:

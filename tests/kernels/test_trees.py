@@ -21,11 +21,7 @@ from lab.kernels.package_lists import Offer
 
 from ..fakes.kernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.fixture

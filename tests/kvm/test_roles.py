@@ -37,12 +37,12 @@ class Host:
 
     def play(self, name: str, inventory: str = "localhost,", **values: str) -> int:
         """Run a playbook of the wheel; the number of tasks that changed something."""
-        (rooms,) = self.lab.home.glob("venv/lib/python3*/site-packages/lab/_rooms")
+        (data,) = self.lab.home.glob("venv/lib/python3*/site-packages/lab/_data")
         env = {
-            "HOME": "/run/root", "ANSIBLE_ROLES_PATH": str(rooms / "ansible/roles"), "ANSIBLE_NOCOLOR": "1",
+            "HOME": "/run/root", "ANSIBLE_ROLES_PATH": str(data / "ansible/roles"), "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_LOCALHOST_WARNING": "false",
         }  # fmt: skip
-        playbook = str(rooms / "ansible/playbooks" / f"{name}.yml")
+        playbook = str(data / "ansible/playbooks" / f"{name}.yml")
         program = str(self.lab.home / "venv/bin/ansible-playbook")
         done = self.machine.run(program, "-i", inventory, "-c", "local", "-e", json.dumps(values), playbook, env=env)
         assert done.returncode == 0, done.stdout + done.stderr

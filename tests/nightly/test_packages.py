@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.kernels import debs, package_lists
+from lab.kernels import debs
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import Kernel, KernelSpec
-from lab.kernels.package_lists import Offer
+from lab.kernels.spec import Package
 from lab.nightly import record
 
 from ..fakes.nights import Nights
@@ -23,15 +23,15 @@ class Archive:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fates: dict[str, float] = {}
         self.refreshed = 0
-        monkeypatch.setattr(package_lists, "all_suites", self._refresh)
-        monkeypatch.setattr(debs, "offered", lambda pattern, progress: self._offers(pattern))
+        monkeypatch.setattr(debs, "refresh", self._refresh)
+        monkeypatch.setattr(debs, "offered", lambda pattern, progress, *, guests: self._offers(pattern))
 
-    def _refresh(self, *_: object, refresh: bool = False) -> None:
-        self.refreshed += refresh
+    def _refresh(self, _: object) -> None:
+        self.refreshed += 1
 
-    def _offers(self, pattern: str) -> list[Offer]:
+    def _offers(self, pattern: str) -> list[Package]:
         assert pattern == "trixie-backports/*"
-        return [Offer("trixie-backports", f"linux-binary-{one}", one) for one in debs.in_order(self.fates)]
+        return [Package(f"linux-binary-{one}", one, f"deb:trixie-backports/{one}") for one in debs.in_order(self.fates)]
 
 
 @pytest.fixture

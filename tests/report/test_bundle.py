@@ -424,10 +424,3 @@ def test_a_plugin_of_the_same_version_is_the_labs_own(
 def test_options_of_a_bundle_are_not_for_results(report: StoredComparison, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["replay", str(report.folder), "--trust-plugin"]) == 2
     assert "require a bundle" in capsys.readouterr().err
-
-
-def test_a_description_that_makes_no_sense_is_refused(bundle: Path) -> None:
-    (bundle / "bundle.json").write_text('{"schema": "lab.bundle/7"}')
-    resum(bundle)
-    with pytest.raises(UserError, match=r"bundle\.json cannot be read"):
-        replay(bundle)

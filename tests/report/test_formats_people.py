@@ -248,14 +248,6 @@ def test_bad_input_is_misuse(
     assert complaint in said.err and "Traceback" not in said.err and said.out == ""
 
 
-def test_a_report_goes_to_a_file_or_to_stdout(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "out.csv"
-    assert main.run(["report", "one", "--format", "csv", "--output", str(path)]) == 0
-    assert capsys.readouterr().out == ""
-    assert main.run(["report", "one", "--format", "csv"]) == 0
-    assert capsys.readouterr().out == path.read_text()
-
-
 def test_several_without_a_format_are_side_by_side(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["report", "one", "strange", "--anyway"]) == 0
     out = capsys.readouterr().out

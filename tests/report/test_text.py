@@ -4,61 +4,30 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
 
 import msgspec
 import pytest
 from rich.console import Console
 
-from lab.compare.results import AbResult, ArmResult, CaseResult, GuestShape, ResultEnvironment
+from lab.compare.results import AbResult, CaseResult
 from lab.core.text import number
 from lab.report import text, wording
-from lab.stats import verdict
-from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.stats.verdict import Metric, Outcome
 
-THROUGHPUT = Metric(name="throughput", unit="op/s", better="higher", primary=True)
-FAULTS = Metric(name="faults", unit="faults", better="lower")
-
-
-def _compared(metric: Metric, base: list[float], test: list[float]) -> Comparison:
-    return verdict.compare_metric(metric, base, test, exact=True)
-
-
-def _case(name: str, base: list[float], test: list[float], **more: Any) -> CaseResult:
-    primary = _compared(THROUGHPUT, base, test)
-    faults = _compared(FAULTS, [10.0] * len(base), [75.0] * len(base))
-    assert primary.verdict is not None
-    return CaseResult(
-        workload="alloc-burst", case=name, verdict=primary.verdict, metrics=[primary, faults],
-        **{"control": False, **more},
-    )  # fmt: skip
-
-
-def _arm(spec: str, digit: str, release: str, *, subject: str | None = None, note: str | None = None) -> ArmResult:
-    return ArmResult(
-        spec=spec, commit=digit * 40, release=release, build=f"k{digit}", subject=subject, note=note, compiler="gcc",
-        settings={},
-    )  # fmt: skip
+from ..fakes import result as fakeresult
+from ..fakes.result import RATE, arm, case, compared
 
 
 def _result(*cases: CaseResult, word: Outcome = Outcome.REGRESSION) -> AbResult:
-    shape = GuestShape(vcpus=1, memory_mb=640, initrd_sha256="0", fingerprint="f1")
-    around = ResultEnvironment(
-        fingerprint="abcdef0123456789", qemu="7.2.22", machine="microvm", cpu="Nehalem", shift=4, cmdline=[],
-        settings={}, image="i", lab="0.1.0", guests={"alloc-burst": shape},
-    )  # fmt: skip
-    return AbResult(
-        mode="exact", threshold=0.02, alpha=0.01,
-        base=_arm("efa7df3e3bb5^", "1", "6.6.0", subject="mm: before"),
-        test=_arm("efa7df3e3bb5", "2", "6.7.0", note="taking 2222, a [backport]"),
-        environment=around, seeds=[1, 2, 3, 4, 5, 6], cases=list(cases), verdict=word, reason="1 of 2 cases worse",
-        started="2026-11-21T09:00:00+00:00", seconds=1.0, result="20261121-090000-aaaa",
-        reproduce="lab replay 20261121-090000-aaaa",
+    return fakeresult.result(
+        *cases, fingerprint="abcdef0123456789", verdict=word, reason="1 of 2 cases worse",
+        base=arm("efa7df3e3bb5^", "1", release="6.6.0", subject="mm: before"),
+        test=arm("efa7df3e3bb5", "2", release="6.7.0", note="taking 2222, a [backport]"),
     )  # fmt: skip
 
 
-SLOWER = _case("layout-4632k", [100.0 + i for i in range(6)], [60.0 + i for i in range(6)], holm=True)
-EQUAL = _case("layout-512k", [5000.0] * 6, [5000.0] * 6, control=True)
+SLOWER = case("layout-4632k", [100.0 + i for i in range(6)], [60.0 + i for i in range(6)], primary=RATE, holm=True)
+EQUAL = case("layout-512k", [5000.0] * 6, [5000.0] * 6, primary=RATE, control=True)
 
 
 def _text(result: AbResult, *, width: int | None = None) -> str:
@@ -72,7 +41,7 @@ def test_everything_a_reader_needs_is_there() -> None:
     for words in (
         "efa7df3e3bb5^", "111111111111", '("mm: before")', "Linux 6.6.0", "taking 2222, a [backport]",
         "layout-4632k", "layout-512k (control)", "op/s", "regression", "same", "5,000", "-39.0 %",
-        "faults 10 -> 75", "verdict: regression: 1 of 2 cases worse (threshold 2 %, 6 seeds)",
+        "page_faults 10 -> 75", "verdict: regression: 1 of 2 cases worse (threshold 2 %, 6 seeds)",
         "QEMU 7.2.22", "microvm", "640 MiB", "fingerprint abcdef0123456789",
         "lab report 20261121-090000-aaaa", "lab replay 20261121-090000-aaaa",
     ):  # fmt: skip
@@ -88,7 +57,7 @@ def test_one_seed_is_no_seeds() -> None:
 @pytest.mark.parametrize("cases", [[SLOWER, EQUAL], [msgspec.structs.replace(SLOWER, case="c" * 40), EQUAL]])
 def test_each_case_is_one_line_of_80_columns_on_a_terminal(cases: list[CaseResult]) -> None:
     shares = [
-        _compared(Metric(name=name, unit="cycles", better="lower"), [100.0] * 6, [110.0] * 6)
+        compared(Metric(name=name, unit="cycles", better="lower"), [100.0] * 6, [110.0] * 6)
         for name in ("kernel_cycles", "user_cycles")
     ]
     cases = [msgspec.structs.replace(one, metrics=[*one.metrics, *shares]) for one in cases]
@@ -98,11 +67,11 @@ def test_each_case_is_one_line_of_80_columns_on_a_terminal(cases: list[CaseResul
     assert max(map(len, lines)) <= 80
     (row,) = (line for line in lines if line.rstrip().endswith("regression") and "[" in line)
     assert "[-41.5, -36.5]" in row and "kernel" not in "".join(line for line in lines if line.startswith("case"))
-    assert lines[lines.index(row) + 1].startswith("    faults 10 -> 75")
+    assert lines[lines.index(row) + 1].startswith("    page_faults 10 -> 75")
 
 
 def test_an_unknown_says_why_and_how_many_more() -> None:
-    unsure = _case("layout-4632k", [100.0] * 6, [80.0, 120.0, 90.0, 130.0, 70.0, 125.0])
+    unsure = case("layout-4632k", [100.0] * 6, [80.0, 120.0, 90.0, 130.0, 70.0, 125.0], primary=RATE)
     text = _text(_result(unsure, word=Outcome.UNKNOWN))
     assert "unknown" in text and "interval wider than" in text and "more seeds would settle it" in text
 
@@ -136,16 +105,16 @@ def test_the_shares_of_kernel_and_program_have_columns_where_a_model_ran() -> No
     kernel, user = (
         Metric(name=f"{name}_cycles", unit="modelled cycles/op", better="lower") for name in ("kernel", "user")
     )
-    compared = [
-        _compared(cycles, [1000.0] * 6, [1050.0] * 6),
-        _compared(kernel, [500.0] * 6, [500.0] * 6),
-        _compared(user, [500.0] * 6, [550.0] * 6),
+    metrics = [
+        compared(cycles, [1000.0] * 6, [1050.0] * 6),
+        compared(kernel, [500.0] * 6, [500.0] * 6),
+        compared(user, [500.0] * 6, [550.0] * 6),
     ]
-    case = CaseResult(
-        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=compared,
+    one = CaseResult(
+        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=metrics,
         notes=["arms differ in state: 0 against 16 MB of huge pages"],
     )  # fmt: skip
-    text = _text(_result(case, SLOWER))
+    text = _text(_result(one, SLOWER))
     heading, row, _ = (line for line in text.splitlines() if line.startswith(("case ", "layout-3072k", SLOWER.case)))
     assert heading.split()[:8] == ["case", "base", "test", "change", "interval", "kernel", "user", "verdict"]
     assert row.split()[:11] == [
@@ -159,15 +128,15 @@ def test_beside_modelled_cycles_the_instructions_have_their_own_column() -> None
     cycles = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
     count = Metric(name="instructions_per_op", unit="instructions/op", better="lower")
     own = Metric(name="throughput", unit="op/s", better="higher")
-    compared = [
-        _compared(cycles, [1000.0] * 6, [1100.0] * 6), _compared(count, [500.0] * 6, [510.0] * 6),
-        _compared(own, [100.0] * 6, [61.0] * 6),
+    metrics = [
+        compared(cycles, [1000.0] * 6, [1100.0] * 6), compared(count, [500.0] * 6, [510.0] * 6),
+        compared(own, [100.0] * 6, [61.0] * 6),
     ]  # fmt: skip
-    case = CaseResult(
-        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=compared,
+    one = CaseResult(
+        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=metrics,
         guest_clock="throughput",
     )  # fmt: skip
-    heading, row = (line for line in _text(_result(case)).splitlines() if line.startswith(("case ", "layout-3072k")))
+    heading, row = (line for line in _text(_result(one)).splitlines() if line.startswith(("case ", "layout-3072k")))
     assert heading.split()[:7] == ["case", "base", "test", "change", "interval", "instructions", "verdict"]
     assert "instructions: instructions_per_op" in heading and "clock" not in heading
     assert row.split() == ["layout-3072k", "1,000", "1,100", "+10.0", "%", "exact", "+2.0", "%", "regression"]
@@ -178,11 +147,11 @@ def test_beside_modelled_cycles_the_instructions_have_their_own_column() -> None
 def test_where_instructions_decide_cycles_stand_beside_them() -> None:
     count = Metric(name="instructions_per_op", unit="instructions/op", better="lower", primary=True)
     cycles = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower")
-    compared = [_compared(count, [1000.0] * 6, [1100.0] * 6), _compared(cycles, [500.0] * 6, [450.0] * 6)]
-    case = CaseResult(
-        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=compared
+    metrics = [compared(count, [1000.0] * 6, [1100.0] * 6), compared(cycles, [500.0] * 6, [450.0] * 6)]
+    one = CaseResult(
+        workload="alloc-burst", case="layout-3072k", control=False, verdict=Outcome.REGRESSION, metrics=metrics
     )
-    text = _text(msgspec.structs.replace(_result(case), metric="instructions"))
+    text = _text(msgspec.structs.replace(_result(one), metric="instructions"))
     heading, row = (line for line in text.splitlines() if line.startswith(("case ", "layout-3072k")))
     assert heading.split()[5:7] == ["cycles", "verdict"]
     assert row.split()[-3:] == ["-10.0", "%", "regression"]

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.kernels import trees
 
 BASE = "main~3"
@@ -55,7 +55,7 @@ def _series(folder: Path) -> None:
         added = f"+const int lab_bench_{place} = {number};\n"
         change = f"@@ -1,4 +1,5 @@\n {lines[0]}\n{added}{context}"
         (folder / f"{2 * place}.patch").write_text(f"--- a/{path}\n+++ b/{path}\n{change}")
-    culprit = sorted((room("kernels") / "patches" / "thp-alignment").glob("*.patch"))[1]
+    culprit = sorted((data_folder("kernels") / "patches" / "thp-alignment").glob("*.patch"))[1]
     shutil.copy(culprit, folder / "5.patch")
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from lab.nightly import plan as nightly_plan
 from lab.nightly.record import Event, EventCulprit
 
-from ..fakelinux import layout
 from . import nights
 
 STORY = nights.Story(tips=[str(number) for number in range(1, 11)], culprit="c")
@@ -24,21 +21,6 @@ def _event(id_: str, kind: str, night: int, **more: object) -> Event:
 def _told() -> list[Event]:
     culprit = EventCulprit(commit="c", title="", author="", among=1, outcome="found", bisection="b", proof="p")
     return [_event("n.6.1", "regression", 6, culprit=culprit), _event("n.9.1", "fixed", 9, closes="n.6.1")]
-
-
-def test_what_arrives_is_a_regression_on_the_sixth_night_and_its_fix_on_the_ninth() -> None:
-    arriving = [layout.parse(words) for words in nights.ARRIVING]
-    assert len(arriving) == 10
-    assert [number for number, words in enumerate(arriving, start=1) if "culprit" in words] == [6]
-    assert [number for number, words in enumerate(arriving, start=1) if "fix" in words] == [9]
-    assert min(map(len, arriving)) > 1 and len(arriving[5]) == 8
-
-
-def test_its_plan_is_one(tmp_path: Path) -> None:
-    path = tmp_path / "nightly.toml"
-    path.write_text(nights.PLAN.format(workload=nights.WORKLOAD, tree="default"))
-    plan = nightly_plan.load(path)
-    assert plan.modes == ("exact",) and plan.workloads == (nights.WORKLOAD,)
 
 
 def test_one_alarm_the_right_commit_one_fixed() -> None:

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.guests import hardware
 from lab.guests.hardware import Cost, Machine
 from lab.guests.reach import quantile
@@ -214,7 +214,7 @@ def _native(cases: Sequence[str], runs: int, cpu: int) -> dict[str, Native]:
 def _program(workload: str) -> Path:
     """A workload's program, compiled to take its time."""
     out = (FOLDER / "native").resolve()
-    compiler = f"CC=gcc -I{_HERE / 'native'} -I{room('machines') / 'measure'}"
+    compiler = f"CC=gcc -I{_HERE / 'native'} -I{data_folder('machines') / 'measure'}"
     subprocess.run(["make", "-s", "-C", selection.load(workload).folder, f"OUT={out}", compiler], check=True)
     return out / workload
 

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
-)
+from .test_alloc_burst import build, needs_compiler
 
-SHARED = room("workloads") / "include"
+pytestmark = needs_compiler
+
+SHARED = data_folder("workloads") / "include"
 PROGRAMS = ("compaction-stall", "large-alloc")
-
-
-def build(source: Path, out: Path) -> Path:
-    subprocess.run(["make", "-s", "-C", source, f"OUT={out}", "CC=gcc"], check=True, env={"PATH": os.environ["PATH"]})
-    return out
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = tmp_path_factory.mktemp("build")
-    return {name: build(room("workloads") / name, out / name) / name for name in PROGRAMS}
+    return {name: build(data_folder("workloads") / name, out / name) / name for name in PROGRAMS}
 
 
 def run(program: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,25 +12,20 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
+
+from .test_alloc_burst import build, needs_compiler
 
 PAGE = 4096
 DEVICE_BYTES = 8 << 20
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
-)
-
-
-def build(source: Path, out: Path) -> Path:
-    subprocess.run(["make", "-s", "-C", source, f"OUT={out}", "CC=gcc"], check=True, env={"PATH": os.environ["PATH"]})
-    return out / "aio-hugetlbfs"
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(room("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build"))
+    return build(data_folder("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build")) / "aio-hugetlbfs"
 
 
 @pytest.fixture(scope="module")

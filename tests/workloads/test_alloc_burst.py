@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
 PAGE = 4096
 EXACT = ("throughput", "latency_p50", "latency_p95", "latency_p99", "page_faults", "ops")
 
-pytestmark = pytest.mark.skipif(
+needs_compiler = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
 )
+pytestmark = needs_compiler
 
 
 def build(source: Path, out: Path) -> Path:
@@ -28,7 +29,7 @@ def build(source: Path, out: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(room("workloads") / "alloc-burst", tmp_path_factory.mktemp("build")) / "alloc-burst"
+    return build(data_folder("workloads") / "alloc-burst", tmp_path_factory.mktemp("build")) / "alloc-burst"
 
 
 def run(program: Path, *words: str, seed: int = 1) -> subprocess.CompletedProcess[str]:
@@ -132,9 +133,9 @@ def test_bad_names_are_misuse_in_one_line(program: Path, case: str) -> None:
 @pytest.mark.parametrize("source", ["workloads/alloc-burst", "images/guest"])
 def test_the_same_bytes_from_any_folder(source: str, tmp_path: Path) -> None:
     first, _, rest = source.partition("/")
-    here = room(first) / rest
+    here = data_folder(first) / rest
     # The marks' header is found beside the program's folder.
-    shutil.copytree(room("workloads") / "include", tmp_path / "other-place" / "workloads" / "include")
+    shutil.copytree(data_folder("workloads") / "include", tmp_path / "other-place" / "workloads" / "include")
     elsewhere = tmp_path / "other-place" / first / rest
     shutil.copytree(here, elsewhere)
     name = "init" if first == "images" else "alloc-burst"

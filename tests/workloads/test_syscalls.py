@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
-from .test_alloc_burst import build
+from .test_alloc_burst import build, needs_compiler
 
-FOLDER = room("workloads") / "syscalls"
+FOLDER = data_folder("workloads") / "syscalls"
 GROUPS = {"fs", "ipc", "mm", "net", "poll", "process", "sched", "security", "signal", "time"}
 CASES = [case.name for case in selection.load("syscalls").cases]
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
-)
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from lab.compare.runs import Bench, Run
 from lab.core import process, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.core.progress import Progress
 from lab.guests import hardware, model_version, plugin
 from lab.guests import image as guest_image
@@ -246,9 +246,9 @@ def _roots(folder: Path, benches: Mapping[str, Bench]) -> None:
     """Write the guests' roots and parameters, and the sources of the lab's own programs in them."""
     (folder / "guests").mkdir()
     guests = architecture.of_machine(next(iter(benches.values())).machine).name
-    shutil.copyfile(room("machines") / guests / "exact.toml", folder / contents.MACHINE)
-    _copy_sources(room("images") / "guest" / "init", folder / "sources" / "init")
-    _copy_sources(room("workloads") / "include", folder / "sources" / "include")
+    shutil.copyfile(data_folder("machines") / guests / "exact.toml", folder / contents.MACHINE)
+    _copy_sources(data_folder("images") / "guest" / "init", folder / "sources" / "init")
+    _copy_sources(data_folder("workloads") / "include", folder / "sources" / "include")
     for name, bench in benches.items():
         shutil.copyfile(bench.packed_root, folder / f"guests/{name}.cpio")
         if selection.is_shipped(bench.workload):

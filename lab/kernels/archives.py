@@ -1,0 +1,73 @@
+"""Archives of kernel packages, by the word that begins their specs.
+
+Another distribution's archive is a module like `debs`, with its line in ARCHIVES, its word in `spec.PACKAGED` and its
+record in `PackageRecord`. Series, nights and the atlas take what an archive offers, whichever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from lab.core.progress import Progress
+from lab.kernels import debs
+from lab.kernels.debs import DebSource
+from lab.kernels.spec import Package
+
+PackageRecord = DebSource
+"""The stored records of packages. Those of another distribution are added by `|`."""
+
+
+class PackageSource(Protocol):
+    """An archive of kernel packages. What it is asked for is the part of a spec behind the word."""
+
+    def resolve(self, body: str, progress: Progress) -> PackageRecord:
+        """The package that a spec means; `UserError` if there is none."""
+
+    def matching(self, pattern: str, progress: Progress) -> Sequence[Package]:
+        """The packages whose names are like a pattern, at the newest version of each, the oldest first."""
+
+    def offered(self, pattern: str, progress: Progress, *, guests: str) -> Sequence[Package]:
+        """The kernels for guests of an architecture at every version that is like a pattern, the oldest first."""
+
+    def in_order(self, versions: Iterable[str]) -> list[str]:
+        """Versions, the oldest first, as the distribution compares them."""
+
+    def labelled(self, label: str, guests: str) -> PackageRecord:
+        """The package of a label, for guests of an architecture."""
+
+    def name_in(self, body: str) -> str:
+        """The name of the package in a spec that names one."""
+
+    def beginnings(self) -> Sequence[str]:
+        """What a spec can go on with behind the word, for completion."""
+
+    def refresh(self, progress: Progress) -> None:
+        """Fetch the lists of packages now."""
+
+    def downloaded(self) -> Iterator[Path]:
+        """The kernels of all packages that were downloaded."""
+
+
+ARCHIVES: dict[str, PackageSource] = {"deb": debs}
+
+
+class Asked(NamedTuple):
+    """A spec or a pattern of packages in its parts."""
+
+    word: str
+    archive: PackageSource
+    body: str
+
+
+def asked(text: str) -> Asked | None:
+    """The archive that a text is about; None for a text about something else."""
+    word, colon, body = text.partition(":")
+    return Asked(word, ARCHIVES[word], body) if colon and word in ARCHIVES else None
+
+
+def downloaded() -> Iterator[Path]:
+    """The kernels of all packages of all archives that were downloaded."""
+    for archive in ARCHIVES.values():
+        yield from archive.downloaded()
