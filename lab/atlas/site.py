@@ -21,7 +21,7 @@ from markupsafe import Markup
 from msgspec.structs import replace
 
 from lab.atlas import data, text
-from lab.atlas.data import Atlas, CaseInfo, Cell, Column, Explained
+from lab.atlas.data import Atlas, CaseInfo, Cell, Column
 from lab.atlas.judgement import Change, Judgement
 from lab.core import paths, records
 from lab.core.text import number, visible_lines, visible_record
@@ -31,7 +31,6 @@ from lab.report import plots, templates
 from lab.report.plots import Series
 from lab.report.svg import Chart
 from lab.stats.defaults import ALPHA
-from lab.stats.verdict import percent
 
 LEVELS = (0.02, 0.1, 0.25, 0.5)
 """The changes from which a cell of the matrix has a darker colour, on either side."""
@@ -103,8 +102,6 @@ class Site:
     """The pages of an atlas. others: the names of other atlases, and the way to them. beside: the complete one of a
     newer one that grows, or the other way round."""
 
-    percent = staticmethod(percent)
-
     def __init__(
         self,
         atlas: Atlas,
@@ -125,7 +122,8 @@ class Site:
     def files(self) -> Iterator[tuple[str, str]]:
         """The path and the content of every file but the data itself."""
         about = text.about(self.atlas)
-        yield "index.html", self._page("index", about=about)
+        largest = self.judged.changes[self.atlas.bases[0]][:_LARGEST]
+        yield "index.html", self._page("index", about=about, largest=largest)
         yield "pair.html", self._page("pair", about=about)
         for case in self.atlas.cases:
             yield f"case/{case.slug}.html", self._case(case, about)
@@ -137,7 +135,13 @@ class Site:
     def _page(self, name: str, **values: Any) -> str:
         top = "../" if name in ("case", "kernel") else ""
         return templates.fill(
-            f"atlas/{name}.html.j2", own="atlas/atlas", site=self, here=f"{name}.html", top=top, **values
+            f"atlas/{name}.html.j2",
+            own="atlas/atlas",
+            site=self,
+            reasons=text.reasons,
+            here=f"{name}.html",
+            top=top,
+            **values,
         )
 
     # ---- the matrix
@@ -172,17 +176,13 @@ class Site:
         return next((one.why for one in self.judged.breaks if one.test.id == column.id), "")
 
     @cached_property
-    def _labels(self) -> dict[str, str]:
-        """The upstream version of a column, with the package's revision where two have the same."""
+    def labels(self) -> dict[str, str]:
+        """The upstream version of each column, with the package's revision where two have the same."""
         counts = Counter((column.series, column.upstream) for column in self.atlas.columns)
         return {
             column.id: column.upstream if counts[column.series, column.upstream] == 1 else column.version
             for column in self.atlas.columns
         }
-
-    def label(self, column: Column) -> str:
-        """A short name."""
-        return self._labels[column.id]
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -262,28 +262,15 @@ class Site:
         return round(half, 6) if math.isfinite(half) else 99.0
 
     @property
-    def largest(self) -> list[Change]:
-        """The largest changes by the first basis."""
-        return self.judged.changes[self.atlas.bases[0]][:_LARGEST]
-
-    @property
     def holes(self) -> list[tuple[str, int, str]]:
         """The reasons for holes, how many there are of each, and an example."""
         return _grouped([(hole, f"{case.name} in {column.version}") for case, column, hole in self.atlas.holes])
 
     # ---- words about changes
 
-    def reasons(self, change: Change) -> list[str]:
-        """The facts about a change that pages show."""
-        return text.reasons(self.judged, change)
-
     def why(self, change: Change) -> str:
-        """The functions that make most of a change, or that nobody knows them."""
-        return self.judged.why(change) if self.explained(change) else text.NO_FUNCTIONS
-
-    def explained(self, change: Change) -> Explained | None:
-        """The functions that moved most."""
-        return self.judged.explained(change)
+        """The functions that make most of a change, or a note that none is known."""
+        return self.judged.why(change) or text.NO_FUNCTIONS
 
     def compare_command(self, change: Change) -> str:
         """The command that compares both kernels of a change."""
@@ -324,7 +311,7 @@ class Site:
         there = [i for i, cost in enumerate(costs) if cost is not None]
         series = Series(
             values=costs,
-            names=[self.label(column) for column in self.atlas.columns],
+            names=list(self.labels.values()),
             band=(known[0] * (1 - self.atlas.threshold), known[0] * (1 + self.atlas.threshold)),
             steps=self._steps.get((case.name, basis), []),
             cuts=[i for before, i in pairwise(there) if chain[before] < 0 or chain[before] != chain[i]],
@@ -386,7 +373,7 @@ class Site:
                 kind = "creep" if change.creep else "step"
                 row = [self.atlas.architecture, change.case.name, change.case.group, kind, change.basis]
                 row += [change.base.id, change.test.id, change.test.date, str(change.comparison.verdict)]
-                writer.writerow([*row, change.comparison.ratio, "; ".join(self.reasons(change))])
+                writer.writerow([*row, change.comparison.ratio, "; ".join(text.reasons(self.judged, change))])
         return out.getvalue()
 
 

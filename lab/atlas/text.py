@@ -15,10 +15,9 @@ from lab.core import records
 from lab.core.text import columns, number, plural, visible, visible_lines, wrapped
 from lab.guests import model_version
 from lab.guests.costs import BASES
+from lab.report.matrix_text import SIGNS, STYLES
 from lab.stats.verdict import Outcome, percent
 
-_STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow"}
-_SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?"}
 _RIGHT = (3, 4, 5, 6)
 
 NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
@@ -68,7 +67,7 @@ def _rows(judged: Judgement, info: CaseInfo) -> list[list[str]]:
         for basis in bases:
             base = before.get(column.id)
             found = judged.compare(info, base, column, basis) if base else None
-            moved.append(f"{percent(found.ratio)} {_SIGNS[str(found.verdict)]}" if found else "")
+            moved.append(f"{percent(found.ratio)} {SIGNS[str(found.verdict)]}" if found else "")
         rows.append([column.series, column.version, column.date, *costs, *moved])
     return rows
 
@@ -90,7 +89,7 @@ def of_case(judged: Judgement, info: CaseInfo) -> list[Change]:
 
 def _told(judged: Judgement, change: Change, width: int) -> list[Text]:
     """A step or a creep in a few lines."""
-    style = _STYLES.get(str(change.comparison.verdict), "")
+    style = STYLES.get(str(change.comparison.verdict), "")
     lines = [Text(sentence(change), style)]
     unknown = [] if judged.explained(change) else [NO_FUNCTIONS]
     lines += [Text(wrapped(f"  {line}", 4, width)) for line in (*unknown, *reasons(judged, change))]
@@ -153,9 +152,9 @@ def pair(judged: Judgement, base: Column, test: Column, width: int) -> Group:
         other = others.get(change.case.name)
         old, new = (number(_mean(judged, change, column)) for column in (base, test))
         count = percent(other.comparison.ratio) if other else ""
-        sign = f"{_SIGNS[str(change.comparison.verdict)]} {change.comparison.verdict}"
+        sign = f"{SIGNS[str(change.comparison.verdict)]} {change.comparison.verdict}"
         rows.append([change.case.group, change.case.short, old, new, percent(change.ratio), count, sign])
-    styles = ["bold", *(_STYLES.get(str(change.comparison.verdict), "") for change in changed)]
+    styles = ["bold", *(STYLES.get(str(change.comparison.verdict), "") for change in changed)]
     lines += [Text(line, style) for line, style in zip(columns(rows, (2, 3, 4, 5)), styles, strict=True)]
     lines += [Text(""), *(Text(line) for line in _by_group(found)), Text(_rest(judged, base, test, found))]
     return Group(*(Text(visible(line.plain), style=line.style) for line in lines))

@@ -187,18 +187,23 @@ def _foot(result: MatrixResult) -> str:
     )
 
 
+def rules(form: str) -> tuple[str, str]:
+    """A rule for each kind of cell on light and on dark pages. form: of a rule, with `kind`, `colour` and `ink`."""
+    light = "".join(form.format(kind=kind, colour=c.light, ink=c.light_ink) for kind, c in COLOURS.items())
+    return light, "".join(form.format(kind=kind, colour=c.dark, ink=c.dark_ink) for kind, c in COLOURS.items())
+
+
 def _style() -> str:
-    """The colours of both schemes; the dark one where the reader asks for it."""
-    light, dark = [], []
-    for name, colour in {**COLOURS, "paper": _PAPER}.items():
-        ink = "ink" if name == "paper" else f"on-{name}"
-        light.append(f".{name}{{fill:{colour.light}}}.{ink}{{fill:{colour.light_ink}}}")
-        dark.append(f".{name}{{fill:{colour.dark}}}.{ink}{{fill:{colour.dark_ink}}}")
-    light.append(f".edged{{stroke:{_PAPER.light_ink};stroke-width:1.5}}")
-    dark.append(f".edged{{stroke:{_PAPER.dark_ink}}}")
-    font = "text{font:12px system-ui,DejaVu Sans,sans-serif}.middle{text-anchor:middle}.open{stroke-dasharray:4 3}"
-    sizes = ".ink.title{font-size:15px;font-weight:bold}.value{font-size:13px}"
-    return font + sizes + svg.themes("".join(light), "".join(dark))
+    """The colours of both themes, and the type."""
+    light, dark = rules(".{kind}{{fill:{colour}}}.on-{kind}{{fill:{ink}}}")
+    papers = [f".paper{{fill:{p}}}.ink{{fill:{ink}}}.edged{{stroke:{ink}}}" for p, ink in (_PAPER[:2], _PAPER[2:])]
+    return _TYPE + svg.themes(light + papers[0], dark + papers[1])
+
+
+_TYPE = (
+    "text{font:12px system-ui,DejaVu Sans,sans-serif}.middle{text-anchor:middle}.value{font-size:13px}"
+    ".ink.title{font-size:15px;font-weight:bold}.edged{stroke-width:1.5}.open{stroke-dasharray:4 3}"
+)
 
 
 def _attribute(text: str) -> str:

@@ -9,7 +9,6 @@ from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.text import visible
 from lab.guests.costs import BASES
 from lab.report import heatmap, matrix_text, svg, templates, wording
-from lab.report.heatmap import COLOURS
 from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import distance, percent
 
@@ -39,6 +38,8 @@ class Field(NamedTuple):
 def matrix(stored: StoredMatrix) -> str:
     """The whole page."""
     result = stored.result
+    # The heat map's colours as backgrounds; paper is light.
+    light, dark = heatmap.rules(".heat-{kind}{{background:{colour};color:{ink}}}")
     fields = [_field(cell, result) for cell in result.cells]
     states = list(dict.fromkeys(field.state for field in fields))
     worst = next((word for word in ("regression", "failed", "unknown", "improvement") if word in states), "same")
@@ -46,7 +47,7 @@ def matrix(stored: StoredMatrix) -> str:
     kinds = {field.kind for field in fields}
     return templates.fill(
         "matrix.html.j2",
-        style=_style(),
+        style=f"{svg.themes(light, dark)}@media print{{{light}}}",
         result=result,
         heading=matrix_text.heading(result),
         tone=worst,
@@ -102,10 +103,3 @@ def _commands(result: MatrixResult) -> list[str]:
         argv += ["--metric", result.metric] if result.metric in BASES else []
         commands.append(shlex.join(argv))
     return commands
-
-
-def _style() -> str:
-    """The heat map's colours as backgrounds; paper is light."""
-    light = "".join(f".heat-{n}{{background:{c.light};color:{c.light_ink}}}" for n, c in COLOURS.items())
-    dark = "".join(f".heat-{n}{{background:{c.dark};color:{c.dark_ink}}}" for n, c in COLOURS.items())
-    return f"{svg.themes(light, dark)}@media print{{{light}}}"

@@ -21,7 +21,7 @@ from lab.stats.verdict import percent
 
 # Signs, so that a row fits and no colour is needed.
 SIGNS = {"regression": "▼", "improvement": "▲", "same": "=", "unknown": "?", "failed": "✗"}
-_STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow", "failed": "bold magenta"}
+STYLES = {"regression": "bold red", "improvement": "bold green", "unknown": "yellow", "failed": "bold magenta"}
 _MOST_NOTES = 12
 _CASES = "case \\ arm"
 
@@ -202,7 +202,7 @@ def _drawn(grid: Grid, result: MatrixResult, show: Callable[[Cell, str], Sequenc
     for line, row in zip(lines[1:], grid.cells, strict=True):
         text.append("\n" + line[0], style="bold")
         for value, cell in zip(line[1:], row, strict=True):
-            text.append("   ").append(value, style=_STYLES.get(result.state(cell), ""))
+            text.append("   ").append(value, style=STYLES.get(result.state(cell), ""))
     return text
 
 

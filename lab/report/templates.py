@@ -1,9 +1,10 @@
-"""The one way to a page: a template of `reports/templates`, filled. Each page is one file that loads nothing."""
+"""The one way to a page, which is a file that loads nothing, or to a long text: a template of `reports/templates`."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import textwrap
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from lab.core import paths
-from lab.core.text import number
+from lab.core.text import number, visible
 from lab.report import plots, svg, wording
 from lab.stats.verdict import percent
 
@@ -31,12 +32,17 @@ def fill(name: str, *, style: str = "", own: str = "", **values: object) -> str:
     )  # fmt: skip
 
 
+def text(name: str, **values: object) -> str:
+    """A plain text that a template makes of some values."""
+    return _environment(_folder()).get_template(name).render(**values).rstrip("\n") + "\n"
+
+
 @cache
 def _environment(folder: Path) -> jinja2.Environment:
     """The templates of a folder, each compiled once, and the words that all may use."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html.j2"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -44,7 +50,13 @@ def _environment(folder: Path) -> jinja2.Environment:
     environment.globals |= {
         "wording": wording, "plots": plots, "number": number, "percent": percent, "Tick": svg.Tick, "Chart": svg.Chart,
     }  # fmt: skip
+    environment.filters["wrapped"] = _wrapped
     return environment
+
+
+def _wrapped(words: str, indent: str = "") -> str:
+    """Text in lines for a terminal, each after the first with an indent."""
+    return textwrap.fill(visible(words), 78, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _folder() -> Path:

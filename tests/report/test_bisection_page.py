@@ -97,6 +97,13 @@ def test_functions_have_the_unit_that_they_were_counted_in(tmp_path: Path, cost:
     assert f"Functions that changed, {unit} an operation" in markdown.bisection(counted)
 
 
+def test_packages_are_not_called_commits(tmp_path: Path) -> None:
+    text = bisection_page.bisection(bisection(tmp_path / "b", replace(answer(), kind="packages")))
+    assert "The range, package by package" in text and "7 packages, none of them measured" in text
+    assert "one of 5 packages" in text and ">package</button>" in text
+    assert "commit by commit" not in text and "one of 5 commits" not in text and ">commit</button>" not in text
+
+
 def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
     made = answer(20_000)
     wide = replace(made.changes[1], suspects=[name_of(i) for i in range(30, 20_001)], commit=name_of(20_000))
