@@ -86,13 +86,7 @@ void use_fifo(void)
 	use_schedule((struct schedule){ .policy = SCHED_FIFO, .priority = 1 });
 }
 
-_Noreturn void spin_idly(void)
-{
-	use_schedule((struct schedule){ .policy = SCHED_IDLE });
-	spin();
-}
-
-_Noreturn void spin(void)
+static void spin(void)
 {
 	for (;;)
 		__asm__ volatile("" ::: "memory");
@@ -137,18 +131,31 @@ static void measure(const struct kind *kind)
 	prctl(PR_SET_TIMERSLACK, 1);
 	if (kind->prepare)
 		kind->prepare();
-	if (kind->beside)
-		start_process(kind->beside);
+	if (kind->company != NOBODY)
+		start_process(spin);
+	if (kind->company == A_FILLER)
+		use_fifo();
 	run(kind, 0, WARM_UP, &state);
 	lab_window_begin();
 	run(kind, WARM_UP, WARM_UP + OPERATIONS, &state);
 	lab_window_end();
 }
 
+/* The mean of the middle half of sorted values: of two kinds about equally frequent, the median is either by chance. */
+static double middle(const long long *sorted)
+{
+	long long sum = 0;
+
+	for (int i = OPERATIONS / 4; i < OPERATIONS * 3 / 4; i++)
+		sum += sorted[i];
+	return (double)sum / (OPERATIONS / 2);
+}
+
 static void print_metrics(long long *measured)
 {
 	program_sort(measured, OPERATIONS);
-	printf("{\"metrics\":{\"latency_p50\":%lld", program_percentile(measured, OPERATIONS, 50));
+	printf("{\"metrics\":{\"latency_mid\":%.1f", middle(measured));
+	printf(",\"latency_p50\":%lld", program_percentile(measured, OPERATIONS, 50));
 	printf(",\"latency_p99\":%lld", program_percentile(measured, OPERATIONS, 99));
 	printf(",\"latency_max\":%lld", measured[OPERATIONS - 1]);
 	printf(",\"grain\":%lld,\"ops\":%d}}\n", clock_grain(), OPERATIONS);

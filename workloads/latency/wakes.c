@@ -166,11 +166,11 @@ static void prepare_pipe_fifo(void)
 }
 
 const struct kind wake_kinds[] = {
-	{ "wake-pipe",		prepare_pipe,		by_write, NULL },
-	{ "wake-eventfd",	prepare_eventfd,	by_write, NULL },
-	{ "wake-futex",		prepare_futex,		by_futex, NULL },
-	{ "wake-signal",	prepare_signal,		by_signal, NULL },
-	{ "wake-pipe-brief",	prepare_pipe_brief,	by_write, NULL },
-	{ "wake-pipe-fifo",	prepare_pipe_fifo,	by_write, NULL },
+	{ "wake-pipe",		prepare_pipe,		by_write, NOBODY },
+	{ "wake-eventfd",	prepare_eventfd,	by_write, NOBODY },
+	{ "wake-futex",		prepare_futex,		by_futex, NOBODY },
+	{ "wake-signal",	prepare_signal,		by_signal, NOBODY },
+	{ "wake-pipe-brief",	prepare_pipe_brief,	by_write, NOBODY },
+	{ "wake-pipe-fifo",	prepare_pipe_fifo,	by_write, NOBODY },
 	{ 0 },
 };
