@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from lab.compare.live_results import Counted
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean, movement
 from lab.core.git import short
-from lab.core.text import number, plural
+from lab.core.text import duration, number, plural
 from lab.kernels import architecture
 from lab.stats.verdict import Comparison, percent
+from lab.stats.whole import Whole
 
 if TYPE_CHECKING:
     from lab.bisection.answer import Answer, Culprit
@@ -81,6 +82,33 @@ def instructions(case: CaseResult) -> str:
 def beside(count: Comparison | None) -> str:
     """The change of a count of instructions, behind what is said of modelled cycles."""
     return f"; instructions {change(count)} {count.interval_text}".rstrip() if count else ""
+
+
+WHOLE = ("deferred", "elapsed")
+"""The columns of a case's whole cost beside the caller's."""
+
+
+def whole(cost: Whole | None) -> dict[str, str]:
+    """The changes of the whole cost by column: of deferred work in percent of the caller's cost, and of guest time."""
+    if cost is None:
+        return {}
+    changes = {"deferred": cost.moved, "elapsed": cost.elapsed.ratio if cost.elapsed else None}
+    return {name: percent(ratio) for name, ratio in changes.items() if ratio is not None}
+
+
+def three(cost: Whole | None) -> str:
+    """The whole cost in a sentence; empty where it was not measured."""
+    if cost is None or cost.deferred is None:
+        return ""
+    parts = [f"caller {percent(cost.caller.ratio)}"]
+    parts.append(f"deferred {number(cost.deferred.base)} -> {number(cost.deferred.test)} cycles")
+    if cost.together:
+        parts.append(f"together {percent(cost.together.ratio)}")
+    if cost.elapsed:
+        parts.append(f"elapsed {percent(cost.elapsed.ratio)}")
+    if cost.waited and (cost.waited.base or cost.waited.test):
+        parts.append(f"waited {duration(cost.waited.base)} -> {duration(cost.waited.test)}")
+    return ", ".join(parts)
 
 
 def threshold(result: AbResult | Answer | MatrixResult) -> str:
