@@ -103,15 +103,16 @@ def waits(elapsed: Comparison, waited: Comparison, *, threshold: float, alpha: f
     return compare_metric(_metric(elapsed), base, test, threshold=threshold, alpha=alpha, exact=True)
 
 
-def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison) -> Comparison:
+def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, threshold: float) -> Comparison:
     """The comparison of the caller's cost; `unknown` where it is another word with what the caller leaves to others.
 
-    both: as `together` compares it. A caller that is the same stays so unless both together certainly changed.
+    both: as `together` compares it. A caller that is the same stays so as long as the best estimate of it is small.
     """
-    change, open_ = caller.is_change, both.verdict == Outcome.UNKNOWN
-    if both.verdict == caller.verdict or not (change or (caller.verdict == Outcome.SAME and both.is_change)):
+    change = caller.is_change
+    if caller.verdict in (None, Outcome.UNKNOWN, both.verdict) or (not change and _is_small(both, threshold)):
         return caller
-    moved = f"{'may have ' * open_}moved" if change else "more or less is left"
+    open_ = both.verdict == Outcome.UNKNOWN and not (change and _is_half_taken_back(caller, both))
+    moved = f"{'may have ' * open_}moved" if change else f"{'perhaps ' * open_}more or less is left"
     parts = [
         f"{percent(caller.ratio)} in the caller" if change else "the same in the caller",
         f"{_change(deferred)} there",
@@ -122,19 +123,30 @@ def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison) 
     return msgspec.structs.replace(caller, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)
 
 
-def beside_waits(caller: Comparison, waited: Comparison, time: Comparison, threshold: float) -> Comparison:
+def _is_small(compared: Comparison, threshold: float) -> bool:
+    low, high = band(threshold)
+    return compared.ratio is not None and low <= math.log(compared.ratio) <= high
+
+
+def _is_half_taken_back(caller: Comparison, both: Comparison) -> bool:
+    """True if at least half of the caller's change is certainly not there with what it leaves to others."""
+    if both.interval is None or not caller.ratio:
+        return False
+    low, high = both.interval
+    half = math.sqrt(caller.ratio)
+    return low >= half if caller.ratio < 1 else high <= half
+
+
+def beside_waits(caller: Comparison, waited: Comparison, time: Comparison) -> Comparison:
     """The comparison of the caller's cost; `unknown` where the waits make the same work later, or a gain longer.
 
-    time: as `waits` compares it. The same work waits the same only if the best estimate says so, too.
+    time: as `waits` compares it. The same work is the same only if it certainly waits as long.
     """
-    if not time.ratio or caller.verdict in (None, Outcome.UNKNOWN):
+    if not time.ratio or caller.verdict in (None, Outcome.UNKNOWN, time.verdict):
         return caller
-    low, high = band(threshold)
-    small = low <= math.log(time.ratio) <= high
-    against = time.is_change and caller.is_change and time.verdict != caller.verdict
-    undecided = caller.verdict == Outcome.SAME and time.verdict == Outcome.UNKNOWN and not small
-    if not against and not undecided and not (caller.verdict == Outcome.SAME and time.is_change):
+    if caller.is_change and not time.is_change:
         return caller
+    undecided = time.verdict == Outcome.UNKNOWN
     longer = time.ratio > 1
     span = duration(abs(_mean(waited.test) - _mean(waited.base)))
     reason = f"waits {span} {'longer' if longer else 'less'}"
@@ -170,9 +182,9 @@ def weigh(
         waited=Amount.of(waited),
     )
     if not chosen and deferred is not None and both is not None:
-        caller = beside_deferred(caller, deferred, both)
+        caller = beside_deferred(caller, deferred, both, threshold)
     if not chosen and waited is not None and time is not None:
-        caller = beside_waits(caller, waited, time, threshold)
+        caller = beside_waits(caller, waited, time)
     return caller, whole
 
 
