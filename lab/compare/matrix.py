@@ -10,7 +10,7 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import estimates, matrix_results, result_folders, runs, sampling
+from lab.compare import alike, estimates, matrix_results, result_folders, runs, sampling
 from lab.compare import state as state_guard
 from lab.compare.judge import code_remarks, count_remarks, metrics_of, require_metric
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
@@ -23,7 +23,7 @@ from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.text import from_to, plural
-from lab.guests import costs
+from lab.guests import costs, exact
 from lab.kernels import spec
 from lab.kernels.kernel import KernelSpec, kconfig_of
 from lab.stats import multiple, verdict
@@ -265,6 +265,12 @@ def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
 def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | None) -> None:
     """Say what will be run and about how long that takes, before it starts."""
     selected = selection.select_all(plan.workloads)
+    base, workloads = _baseline(plan), [workload for workload, _ in selected]
+    machine = exact.exact_machine(base.spec.architecture)
+    for arm in plan.arms:
+        same = arm is not base and alike.remark(base.spec, arm.spec, workloads, machine)
+        if same:
+            work.progress.log(f"{base.label}, {arm.label}: {same}")
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
     least, most = plan.seed_range(three_decide=False)

@@ -52,7 +52,7 @@ def worlds() -> Iterator[tuple[str, World, Outcome | None]]:
     yield "10 % better, waits +10 %", replace(plain, caller=-0.1, waits=0.1), better
     yield "10 % of deferred work more", replace(plain, deferred=0.1), same
     yield "nothing changed", plain, None
-    yield "nothing changed, all scatter by 2 %", World(scatter=0.02, deferred_sd=0.02, waits_sd=0.02), None
+    yield "nothing changed, all scatter by 1 %", World(scatter=0.01, deferred_sd=0.01, waits_sd=0.01), None
     for gain in (0.04, 0.1, 0.3):
         yield f"{100 * gain:.0f} % better, nothing moved", replace(plain, caller=-gain), Outcome.REGRESSION
     yield "10 % better, a tenth of it moved", replace(plain, caller=-0.1, deferred=0.01), Outcome.REGRESSION
