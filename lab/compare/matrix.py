@@ -139,12 +139,14 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
     values = one.values(arm.name, case, metric.name)
     shared = [values[seed] for seed in _shared_seeds(one, case, plan) if seed in values] or [*values.values()]
     failure = one.failure(arm.name, case)
-    comparison = count = None
+    comparison = count = cost = None
     if not failure and arm.label != plan.baseline:
         comparison, count = _compare(one, case, metric, arm, plan), _compare_count(one, case, metric, arm, plan)
         if comparison:
             comparison = sampling.weigh_count(comparison, count, plan)
             comparison = sampling.weigh_strings(comparison, one, case, plan, (_baseline(plan).name, arm.name))
+            parts = [_compare_seeds(one, case, metric, arm, plan) for metric in costs.WHOLE_METRICS]
+            comparison, cost = sampling.weigh_whole(comparison, list(filter(None, parts)), plan)
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,
@@ -163,6 +165,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         means=_means(one, case, arm),
         notes=[*count_remarks(comparison, count), *_remarks(one, case, arm, plan)] if comparison else [],
         instructions=count,
+        whole=cost,
     )
 
 

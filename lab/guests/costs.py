@@ -109,6 +109,9 @@ _SUMS = {
 WHOLE = ("deferred_cycles", "guest_time", "waited")
 """The metrics that are the whole cost of a case beside the caller's: what it leaves to others, and its time."""
 
+WHOLE_METRICS = tuple(metric for metric in METRICS if metric.name in WHOLE)
+"""These, in that order."""
+
 TRACE = 5_000
 """Cycles that one interruption may leave in the operation that it fell into: a schedule, a few colder lines."""
 

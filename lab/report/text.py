@@ -166,10 +166,10 @@ def _columns(result: AbResult) -> list[_Column]:
 
 
 def _whole(name: str) -> _Column:
-    def cell(case: CaseResult) -> str:
-        return wording.whole(case.whole).get(name, "")
+    def ratio(case: CaseResult) -> float | None:
+        return wording.whole(case.whole).get(name)
 
-    return _Column(name, cell, right=True, of=cell)
+    return _Column(name, lambda case: "" if ratio(case) is None else percent(ratio(case)), right=True, of=ratio)
 
 
 def _beside(name: str) -> _Column:
@@ -199,7 +199,8 @@ def _notes(
     if case is None:
         return _below([_heading_note(cases)], width)
     certificate = result.live.certificates.get(case.name) if result.live else None
-    parts = ", ".join(f"{name} {change}" for name, change in wording.whole(case.whole).items() if name not in headings)
+    dropped = {name: ratio for name, ratio in wording.whole(case.whole).items() if name not in headings}
+    parts = ", ".join(f"{name} {percent(ratio)}" for name, ratio in dropped.items())
     reasons = "; ".join(filter(None, [result.why(case), certificate, parts, *case.notes]))
     moved = [f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case)]
     while width < _WIDE and len(moved) > 1 and len(", ".join(moved)) + 4 > width:

@@ -88,27 +88,33 @@ WHOLE = ("deferred", "elapsed")
 """The columns of a case's whole cost beside the caller's."""
 
 
-def whole(cost: Whole | None) -> dict[str, str]:
-    """The changes of the whole cost by column: of deferred work in percent of the caller's cost, and of guest time."""
+def whole(cost: Whole | None) -> dict[str, float]:
+    """The whole cost by column, as ratios: the caller's cost with the change of deferred work, and guest time."""
     if cost is None:
         return {}
     changes = {"deferred": cost.moved, "elapsed": cost.elapsed.ratio if cost.elapsed else None}
-    return {name: percent(ratio) for name, ratio in changes.items() if ratio is not None}
+    return {name: ratio for name, ratio in changes.items() if ratio is not None}
+
+
+def whole_columns(cases: Sequence[CaseResult]) -> list[str]:
+    """The columns of the whole cost that any of the cases has."""
+    return [name for name in WHOLE if any(name in whole(case.whole) for case in cases)]
 
 
 def three(cost: Whole | None) -> str:
-    """The whole cost in a sentence; empty where it was not measured."""
-    if cost is None or cost.deferred is None:
+    """The whole cost in a line: the caller's, what that leaves to threads and softirqs, and its time; maybe empty."""
+    if cost is None:
         return ""
     parts = [f"caller {percent(cost.caller.ratio)}"]
-    parts.append(f"deferred {number(cost.deferred.base)} -> {number(cost.deferred.test)} cycles")
-    if cost.together:
-        parts.append(f"together {percent(cost.together.ratio)}")
-    if cost.elapsed:
-        parts.append(f"elapsed {percent(cost.elapsed.ratio)}")
-    if cost.waited and (cost.waited.base or cost.waited.test):
-        parts.append(f"waited {duration(cost.waited.base)} -> {duration(cost.waited.test)}")
-    return ", ".join(parts)
+    if (left := cost.deferred) is not None:
+        share = f" ({percent(cost.moved)} of the caller)" if cost.moved else ""
+        parts.append(f"deferred {number(left.base)} to {number(left.test)} cycles{share}")
+    parts += [f"together {percent(cost.together.ratio)}"] if cost.together else []
+    if (time := cost.elapsed) is not None:
+        parts.append(f"elapsed {duration(time.base)} to {duration(time.test)} ({percent(time.ratio)})")
+    if (wait := cost.waited) is not None and (wait.base or wait.test):
+        parts.append(f"of it waited {duration(wait.base)} to {duration(wait.test)}")
+    return ", ".join(parts) if parts[1:] else ""
 
 
 def threshold(result: AbResult | Answer | MatrixResult) -> str:

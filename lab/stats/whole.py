@@ -46,9 +46,9 @@ class Amount(Record, frozen=True, kw_only=True):
 class Whole(Record, frozen=True, kw_only=True):
     """The whole cost of a case by its parts.
 
-    caller: what decides. deferred: cycles of softirqs and of threads but idle. together: the caller's cost, and in
-    the arm with more deferred work that much more. elapsed: guest time, in ns. waited: the part of it in which
-    nothing ran. A part that was not measured is None.
+    caller: what decides. deferred: cycles of softirqs and of threads but idle, without what is stray. together: the
+    caller's cost, and in the arm with more deferred work that much more. elapsed: guest time, in ns. waited: the part
+    of it in which nothing ran. A part that was not measured is None.
     """
 
     caller: Amount
@@ -73,8 +73,7 @@ def together(caller: Comparison, deferred: Comparison, *, threshold: float, alph
     amounts = [*caller.base, *caller.test, *deferred.base, *deferred.test]
     if None in amounts or len(caller.base) != len(deferred.base):
         return None
-    before, after = without_stray(_numbers(deferred.base)), without_stray(_numbers(deferred.test))
-    more = [late - early for early, late in zip(before, after, strict=True)]
+    more = [late - early for early, late in zip(_numbers(deferred.base), _numbers(deferred.test), strict=True)]
     base = [own + max(0.0, -change) for own, change in zip(_numbers(caller.base), more, strict=True)]
     test = [own + max(0.0, change) for own, change in zip(_numbers(caller.test), more, strict=True)]
     return compare_metric(_metric(caller), base, test, threshold=threshold, alpha=alpha, exact=True)
@@ -93,6 +92,15 @@ def without_stray(amounts: Sequence[float]) -> list[float]:
     return [middle if odd else amount for amount, odd in zip(amounts, stray, strict=True)]
 
 
+def _settled(deferred: Comparison | None) -> Comparison | None:
+    """Deferred work without what is stray; None where a seed has no number."""
+    if deferred is None or not deferred.base or None in [*deferred.base, *deferred.test]:
+        return None
+    base, test = (list(without_stray(_numbers(arm))) for arm in (deferred.base, deferred.test))
+    ratio = fmean(test) / fmean(base) if any(base) else None
+    return msgspec.structs.replace(deferred, base=base, test=test, ratio=ratio, interval=None)
+
+
 def waits(elapsed: Comparison, waited: Comparison, *, threshold: float, alpha: float) -> Comparison | None:
     """The guest time if nothing but the waits had changed; None where a number is missing."""
     if None in [*elapsed.base, *waited.base, *waited.test] or len(elapsed.base) != len(waited.base):
@@ -106,7 +114,8 @@ def waits(elapsed: Comparison, waited: Comparison, *, threshold: float, alpha: f
 def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, threshold: float) -> Comparison:
     """The comparison of the caller's cost; `unknown` where it is another word with what the caller leaves to others.
 
-    both: as `together` compares it. A caller that is the same stays so as long as the best estimate of it is small.
+    deferred: without what is stray. both: as `together` compares it. A caller that is the same stays so as long as the
+    best estimate of it is small.
     """
     change = caller.is_change
     if caller.verdict in (None, Outcome.UNKNOWN, both.verdict) or (not change and _is_small(both, threshold)):
@@ -115,7 +124,7 @@ def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, 
     moved = f"{'may have ' * open_}moved" if change else f"{'perhaps ' * open_}more or less is left"
     parts = [
         f"{percent(caller.ratio)} in the caller" if change else "the same in the caller",
-        f"{_change(deferred)} there",
+        f"{percent(deferred.ratio) if deferred.ratio is not None else 'from none'} there",
         f"{percent(both.ratio)} {both.interval_text if open_ else ''}".rstrip() + " together",
     ]
     reason = f"{moved} to threads and softirqs: {', '.join(parts)}"
@@ -169,6 +178,7 @@ def weigh(
     own = Amount.of(caller)
     if own is None:
         return caller, None
+    deferred = _settled(deferred)
     both = time = None
     if deferred is not None and deferred.unit.partition(" ")[0] == caller.unit.partition(" ")[0]:
         both = together(caller, deferred, threshold=threshold, alpha=alpha)
@@ -190,11 +200,6 @@ def weigh(
 
 def _metric(compared: Comparison) -> Metric:
     return Metric(name=compared.name, unit=compared.unit, better=compared.better, primary=True)
-
-
-def _change(deferred: Comparison) -> str:
-    base, test = _mean(deferred.base), _mean(deferred.test)
-    return percent(test / base) if base else "from none"
 
 
 def _numbers(values: Sequence[float | None]) -> list[float]:
