@@ -11,6 +11,8 @@ import pytest
 from lab.stats import whole
 from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
+from ..scenarios.simulation import whole_cost
+
 DOC = Path(__file__).parents[2] / "docs" / "verdict.md"
 THRESHOLD, ALPHA = 0.02, 0.01
 CYCLES, TIME = "modelled cycles/op", "ns/op"
@@ -120,3 +122,24 @@ def test_what_was_not_measured_is_none_and_takes_nothing_back() -> None:
     deferred = compared("deferred_cycles", [8], [286])
     found, cost = whole.weigh(counted, deferred, None, None, threshold=THRESHOLD, alpha=ALPHA, chosen=False)
     assert found is counted and cost is not None and cost.together is None  # cycles and instructions do not add up
+
+
+WORLDS = {label: (world, false) for label, world, false in whole_cost.worlds()}
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "10 % of the caller moved", "30 % of the caller moved, a burst in 15 % of windows",
+        "waits +4 %, which scatter by 2 %", "10 % of deferred work more",
+    ],
+)  # fmt: skip
+def test_a_false_word_is_rare(label: str) -> None:
+    """60 comparisons of what `make bench-verdict ARGS='--table whole'` prints; at most one of them may be false."""
+    world, false = WORLDS[label]
+    assert false is not None
+    assert whole_cost.words(world, 60, seed=7)[false] <= 1
+
+
+def test_an_improvement_stays_one_where_nothing_moved() -> None:
+    assert whole_cost.words(WORLDS["10 % better, nothing moved"][0], 60, seed=8)[Outcome.IMPROVEMENT] >= 57
