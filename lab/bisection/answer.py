@@ -15,6 +15,7 @@ from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.core.records import Record
 from lab.stats.verdict import Comparison, Outcome
+from lab.stats.whole import Whole
 
 
 class Suspicion(Record, frozen=True, kw_only=True):
@@ -118,7 +119,7 @@ class Culprit(Record, frozen=True, kw_only=True):
     untested: the suspects that could not be tested; the others, except the last, were not tried.
     before: the commit to compare with.
     effect: by the search's own seeds. instructions: the same of the count beside modelled cycles.
-    direction: `regression` or `improvement`; None for a metric without a better side.
+    whole: its whole cost. direction: `regression` or `improvement`; None for a metric without a better side.
     confidence: the probability that the culprit is among the suspects.
     inside: for a package, the result of a search among the commits between the two sources, or the way to one.
     inside_result: the name of that search's result.
@@ -140,6 +141,7 @@ class Culprit(Record, frozen=True, kw_only=True):
     inside_result: str | None = None
     proof: Proof | None = None
     instructions: Comparison | None = None
+    whole: Whole | None = None
 
     @property
     def is_single(self) -> bool:
@@ -160,7 +162,7 @@ class Answer(Record, frozen=True, kw_only=True):
     measured: the number of commits with values, without the ends.
     live: in live mode only.
     chosen: the metric as the user chose it: `cycles`, `instructions` or a name; None for the primary one.
-    instructions: of the ends, beside modelled cycles.
+    instructions, whole: of the ends, beside modelled cycles.
     """
 
     schema: str = "lab.bisect/1"
@@ -195,6 +197,7 @@ class Answer(Record, frozen=True, kw_only=True):
     live: Posterior | None = None
     chosen: str | None = None
     instructions: Comparison | None = None
+    whole: Whole | None = None
 
     @property
     def contradiction(self) -> str:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -137,21 +137,21 @@ class Measurer:
         )
         twin = next((r for r in known if r.image == image and r.values), None)
         if twin is not None:
-            return replace(reading, values=twin.values, instructions=twin.instructions, same_as=twin.commit)
+            return replace(
+                reading, values=twin.values, instructions=twin.instructions, whole=twin.whole, same_as=twin.commit
+            )
         on_built()
         try:
-            values, instructions = self._run(candidate, bench, arm, seeds)
+            numbers = self._run(candidate, bench, arm, seeds)
         except GuestFailed as error:
             if error.kind.blames == "host":
                 raise
             failed = untestable(candidate, error.kind, error, build_s=reading.build_s)
             return replace(failed, image=image, kernel=kernel.key)
-        return replace(reading, values=values, instructions=instructions, run_s=round(time.monotonic() - built, 3))
+        return replace(reading, **numbers, run_s=round(time.monotonic() - built, 3))
 
-    def _run(
-        self, candidate: Candidate, bench: Bench, arm: Arm, seeds: Sequence[int]
-    ) -> tuple[list[float], list[float]]:
-        """The metric of a commit for each seed, and the instructions beside it, if there are any.
+    def _run(self, candidate: Candidate, bench: Bench, arm: Arm, seeds: Sequence[int]) -> dict[str, Any]:
+        """The fields of a reading with a number for each seed: its metric, and what stands beside it, if anything does.
 
         Guests that were recorded before are not run again.
         """
@@ -171,8 +171,12 @@ class Measurer:
                 GuestFailure.WORKLOAD, f"{candidate.name}: the workload did not report {self.metric.name}"
             )
         count = costs.count_of(self.metric.name)
-        instructions = [numbers[count] for numbers in metrics if count in numbers]
-        return [numbers[self.metric.name] for numbers in metrics], instructions
+        parts = {name: [numbers[name] for numbers in metrics if name in numbers] for name in costs.WHOLE}
+        return {
+            "values": [numbers[self.metric.name] for numbers in metrics],
+            "instructions": [numbers[count] for numbers in metrics if count in numbers],
+            "whole": {name: values for name, values in parts.items() if len(values) == len(metrics)},
+        }
 
 
 def identity(kernel: Kernel, machine: MachineType) -> str:
@@ -315,8 +319,8 @@ class ExactRunner:
                 if reading.untestable and not hunted:
                     raise end_failure(reading, term)
             readings = {reading.commit: reading for reading in measured}
-            ends = ExactState(plan=plan, history=history, metric=measurer.metric, readings=readings).ends
-            if ends is None or ends.verdict != Outcome.UNKNOWN or ends.rests_on_model:
+            state = ExactState(plan=plan, history=history, metric=measurer.metric, readings=readings)
+            if state.ends is None or state.ends.verdict != Outcome.UNKNOWN or state.is_disputed:
                 break
         for reading in readings.values():
             self.session.journal.append(reading)
@@ -369,7 +373,7 @@ class ExactRunner:
                 f"ends: {new} against {old} {percent(state.ends.ratio)} ({state.metric.name}, {seeds} seeds): "
                 f"{state.ends.verdict}"
             )
-            if state.ends.rests_on_model:
+            if state.is_disputed:
                 self.work.progress.log(f"nothing is searched: {state.ends.reason}; {CHOOSE}")
         if not state.differ and state.next() is not None:
             self.work.progress.log(f"the ends are alike; measuring up to {state.plan.probes} commits between them")

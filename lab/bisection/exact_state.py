@@ -25,8 +25,9 @@ from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, SearchState
 from lab.core.errors import GuestFailure
 from lab.guests import costs
-from lab.stats import evidence, verdict
+from lab.stats import evidence, verdict, whole
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
+from lab.stats.whole import Whole
 
 PANICS = (GuestFailure.PANIC, GuestFailure.OOPS)
 CHOOSE = "choose what decides: --metric instructions, or --metric cycles"
@@ -58,13 +59,47 @@ class ExactState(SearchState):
     def ends(self) -> Comparison | None:
         """The new end against the old one; None when one of them panics, as the recipe wants it.
 
-        `unknown` where the count of instructions contradicts modelled cycles, unless the user chose the metric.
+        `unknown` where what stands beside modelled cycles contradicts them: the count of instructions, or the whole
+        cost; unless the user chose the metric.
         """
         old, new = (self.readings[end.id] for end in self.history.ends)
         if not old.values or not new.values:
             return None
         ends, count = self.compare(old, new), self.instructions(new)
-        return verdict.beside_count(ends, count, self.plan.threshold) if count and not self.plan.metric else ends
+        if count and not self.plan.metric:
+            ends = verdict.beside_count(ends, count, self.plan.threshold)
+        return self._weighed(ends, old, new)[0]
+
+    @property
+    def is_disputed(self) -> bool:
+        """True of ends that no seed more would tell apart, because what stands beside their metric contradicts it."""
+        old, new = (self.readings[end.id] for end in self.history.ends)
+        return (
+            self.ends is not None
+            and (self.ends.verdict, self.ends.more_blocks) == (Outcome.UNKNOWN, None)
+            and self.compare(old, new).verdict != Outcome.UNKNOWN
+        )
+
+    @property
+    def ends_whole(self) -> Whole | None:
+        """The whole cost at the ends."""
+        old, new = (self.readings[end.id] for end in self.history.ends)
+        return self._weighed(self.compare(old, new), old, new)[1] if old.values and new.values else None
+
+    def _weighed(self, compared: Comparison, base: Reading, test: Reading) -> tuple[Comparison, Whole | None]:
+        """The comparison of two readings as their whole cost allows, and that cost."""
+        if costs.beside(self.metric.name) is None:
+            return compared, None
+        parts = []
+        for metric in costs.WHOLE_METRICS:
+            pairs = paired(base.whole.get(metric.name, []), test.whole.get(metric.name, []))
+            parts.append(
+                verdict.compare_metric(metric, *pairs, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True)
+            )
+        return whole.weigh(
+            compared, *parts,
+            threshold=self.plan.threshold, alpha=self.plan.alpha, chosen=self.plan.metric is not None,
+        )  # fmt: skip
 
     @property
     def ends_instructions(self) -> Comparison | None:
@@ -273,14 +308,15 @@ class ExactState(SearchState):
             ratio=effect.ratio if effect else None,
             confidence=1 - effect.p_value if effect else 1.0,
         )
-        return replace(found, instructions=self.instructions(test, base))
+        cost = self._weighed(effect, base, test)[1] if effect else None
+        return replace(found, instructions=self.instructions(test, base), whole=cost)
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
         """By the ends, then by what is left of the changes."""
         ends = self.ends
         if out_of_time:
             return "undecided", f"the budget is used up, about {self.steps_left} commits are still to be measured"
-        if ends is not None and ends.rests_on_model:
+        if ends is not None and self.is_disputed:
             return "undecided", f"the ends disagree: {ends.reason}; {CHOOSE}"
         if ends is not None and ends.verdict == Outcome.UNKNOWN:
             return "undecided", f"{len(ends.base)} seeds do not tell the ends apart: {ends.reason}"

@@ -25,7 +25,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     """A commit, measured or found untestable.
 
     values: one a seed of the session; none if it is untestable. instructions: the same of the count of instructions
-    that stands beside modelled cycles.
+    that stands beside modelled cycles. whole: the same of each metric of the whole cost (`costs.WHOLE`).
     untestable: the way in which it failed; `why` says more.
     image: a digest of the kernel as booted, and of its settings.
     same_as: an earlier commit with the same image, whose values these are.
@@ -35,6 +35,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     commit: str
     values: list[float] = msgspec.field(default_factory=list)
     instructions: list[float] = msgspec.field(default_factory=list)
+    whole: dict[str, list[float]] = msgspec.field(default_factory=dict)
     untestable: str | None = None
     why: str = ""
     log: str | None = None

@@ -80,6 +80,7 @@ def summarize(session: Session, state: SearchState, *, out_of_time: bool = False
         live=state.posterior(),
         chosen=plan.metric,
         instructions=state.ends_instructions,
+        whole=state.ends_whole,
     )
 
 

@@ -11,6 +11,7 @@ from lab.bisection.commit_range import Candidate, History
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
+from lab.stats.whole import Whole
 
 
 class Remaining(NamedTuple):
@@ -63,6 +64,11 @@ class SearchState(ABC):
     @property
     def ends_instructions(self) -> Comparison | None:
         """The count of instructions of the new end against the old one, beside modelled cycles."""
+        return None
+
+    @property
+    def ends_whole(self) -> Whole | None:
+        """The whole cost at the ends, beside modelled cycles."""
         return None
 
     def instructions(self, reading: Reading) -> Comparison | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from lab.compare import exact, result_folders
+from lab.compare import alike, exact, result_folders
 from lab.compare.exact import ExactComparison
 from lab.compare.live import LiveComparison
 from lab.compare.measurement import Measurement
@@ -13,6 +13,8 @@ from lab.compare.plan import Plan
 from lab.compare.result_folders import Clock
 from lab.compare.results import AbResult, ArmResult, Finding, ResultEnvironment
 from lab.core.executor import Work
+from lab.guests.exact import exact_machine
+from lab.guests.live_machine import live_parameters
 from lab.guests.run import Arm
 
 
@@ -47,6 +49,9 @@ def measure(plan: Plan, folder: Path, work: Work, *, aloud: bool = False) -> AbR
     """
     clock = Clock()
     measurement = Measurement.of(plan, folder, plan.base.spec)
+    same = remark_on(plan, measurement)
+    if aloud and same:
+        work.progress.log(same)
     if aloud and plan.live is None:
         exact.announce(measurement, plan, work)
     arms = measurement.arms(plan.planned, work)
@@ -70,8 +75,16 @@ def measure(plan: Plan, folder: Path, work: Work, *, aloud: bool = False) -> AbR
         suite=plan.suite,
         reproduce=found.reproduce,
         live=found.live,
-        remarks=list(found.remarks),
+        remarks=[*([same] if same else []), *found.remarks],
     )
+
+
+def remark_on(plan: Plan, measurement: Measurement) -> str | None:
+    """The line that says that both arms are the same guest; None if they differ, or are meant to be the same."""
+    if plan.certificate or plan.base.cc != plan.test.cc:
+        return None
+    machine = exact_machine(measurement.architecture.name) if plan.live is None else live_parameters()
+    return alike.remark(plan.base.spec, plan.test.spec, [workload for workload, _ in measurement.selected], machine)
 
 
 def measure_part(plan: Plan, folder: Path, work: Work) -> AbResult:

@@ -21,6 +21,7 @@ from lab.kernels import architecture, symbols
 from lab.stats import multiple, verdict
 from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.stats.whole import Whole
 from lab.workloads import spec
 from lab.workloads.spec import Case, Workload
 
@@ -29,7 +30,8 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
     """Compare every case of every series, and judge all of them together; a case that failed is left out."""
     cases = [(one, case) for one in series for case in one.cases]
     failed = [FailedCase.of(found, one.bench.folder) if (found := one.failures(case)) else None for one, case in cases]
-    compared = [_compare(one, case, plan, why) for (one, case), why in zip(cases, failed, strict=True)]
+    weighed = [_compare(one, case, plan, why) for (one, case), why in zip(cases, failed, strict=True)]
+    compared = [comparisons for comparisons, _ in weighed]
     marked = iter(multiple.mark_secondary([c for comparisons in compared for c in comparisons]))
     compared = [[next(marked) for _ in comparisons] for comparisons in compared]
     verdicts = [
@@ -52,6 +54,7 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
             holm=holm,
             failed=why,
             sweep=SweepPoint.of(one.bench.workload, case),
+            whole=whole,
             notes=[]
             if why
             else [
@@ -61,7 +64,9 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
                 *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
             ],
         )
-        for (one, case), comparisons, found, why, holm in zip(cases, compared, verdicts, failed, survived, strict=True)
+        for (one, case), comparisons, (_, whole), found, why, holm in zip(
+            cases, compared, weighed, verdicts, failed, survived, strict=True
+        )
     ]
     return judged, overall
 
@@ -76,10 +81,11 @@ def with_losses(overall: multiple.Overall, failed: Sequence[FailedCase | None]) 
     return overall
 
 
-def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> list[Comparison]:
+def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> tuple[list[Comparison], Whole | None]:
+    """All metrics of a case, the primary one as everything beside it allows, and the whole cost."""
     known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.instrument is not None, by=plan.metric)
     if failed is not None:
-        return [verdict.compare_metric(metric, [], [], exact=True) for metric in known]
+        return [verdict.compare_metric(metric, [], [], exact=True) for metric in known], None
     compared = [
         verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
         for metric in known
@@ -87,7 +93,8 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
     ]
     primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
     primary = sampling.weigh_strings(primary, one, case, plan)
-    return [primary if c.primary else c for c in compared]
+    primary, whole = sampling.weigh_whole(primary, compared, plan)
+    return [primary if c.primary else c for c in compared], whole
 
 
 def metrics_of(

@@ -10,7 +10,7 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import estimates, matrix_results, result_folders, runs, sampling
+from lab.compare import alike, estimates, matrix_results, result_folders, runs, sampling
 from lab.compare import state as state_guard
 from lab.compare.judge import code_remarks, count_remarks, metrics_of, require_metric
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
@@ -23,7 +23,7 @@ from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
 from lab.core.executor import Work
 from lab.core.text import from_to, plural
-from lab.guests import costs
+from lab.guests import costs, exact
 from lab.kernels import spec
 from lab.kernels.kernel import KernelSpec, kconfig_of
 from lab.stats import multiple, verdict
@@ -139,7 +139,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
     values = one.values(arm.name, case, metric.name)
     shared = [values[seed] for seed in _shared_seeds(one, case, plan) if seed in values] or [*values.values()]
     failure = one.failure(arm.name, case)
-    comparison = count = None
+    comparison = count = cost = None
     if not failure and arm.label != plan.baseline:
         comparison, count = _compare(one, case, metric, arm, plan), _compare_count(one, case, metric, arm, plan)
         if comparison:
@@ -147,6 +147,8 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
             pair = (_baseline(plan).name, arm.name)
             comparison = sampling.weigh_strings(comparison, one, case, plan, pair)
             comparison = sampling.weigh_belief(comparison, one, case, pair)
+            parts = [_compare_seeds(one, case, metric, arm, plan) for metric in costs.WHOLE_METRICS]
+            comparison, cost = sampling.weigh_whole(comparison, list(filter(None, parts)), plan)
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,
@@ -165,6 +167,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         means=_means(one, case, arm),
         notes=[*count_remarks(comparison, count), *_remarks(one, case, arm, plan)] if comparison else [],
         instructions=count,
+        whole=cost,
     )
 
 
@@ -267,6 +270,12 @@ def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
 def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | None) -> None:
     """Say what will be run and about how long that takes, before it starts."""
     selected = selection.select_all(plan.workloads)
+    base, workloads = _baseline(plan), [workload for workload, _ in selected]
+    machine = exact.exact_machine(base.spec.architecture)
+    for arm in plan.arms:
+        same = arm is not base and alike.remark(base.spec, arm.spec, workloads, machine)
+        if same:
+            work.progress.log(f"{base.label}, {arm.label}: {same}")
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
     least, most = plan.seed_range(three_decide=False)

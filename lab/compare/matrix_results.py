@@ -22,6 +22,7 @@ from lab.core.records import Record
 from lab.kernels import spec
 from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Better, Comparison, Outcome, distance
+from lab.stats.whole import Whole
 
 KERNEL = "kernel"
 """The name of the axis whose values are kernels."""
@@ -192,6 +193,7 @@ class Cell(Record, frozen=True, kw_only=True):
     failed: the reason for missing numbers. unsupported: it is that the kernel does not offer what the case needs.
     means: of every metric of the runs.
     notes: what the arm and the baseline did besides the metric, where that differs.
+    whole: the whole cost against the baseline, where a model was run.
     """
 
     arm: str
@@ -212,6 +214,7 @@ class Cell(Record, frozen=True, kw_only=True):
     means: dict[str, float]
     notes: list[str] = msgspec.field(default_factory=list)
     instructions: Comparison | None = None
+    whole: Whole | None = None
 
     @property
     def name(self) -> str:

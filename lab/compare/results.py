@@ -20,6 +20,7 @@ from lab.guests.run import Arm
 from lab.kernels import architecture, compilers
 from lab.stats.multiple import Overall
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
+from lab.stats.whole import Whole
 from lab.workloads.file import turns_note
 from lab.workloads.spec import Case, Workload
 
@@ -258,6 +259,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
     failed: the case failed, and has no numbers. notes: what the arms did besides the metric, a line each.
     sweep: its place in a sweep, where the workload's pattern names one.
     robustness: its verdict at other costs, with `--robust`.
+    whole: its whole cost, where a model was run: the caller's, what that leaves to others, and its time.
     """
 
     workload: str
@@ -272,6 +274,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
     notes: list[str] = msgspec.field(default_factory=list)
     sweep: SweepPoint | None = None
     robustness: Robustness | None = None
+    whole: Whole | None = None
 
     @property
     def word(self) -> str:

@@ -18,9 +18,9 @@ from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.executor import Executor, Work
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, file_systems, initrd, output, run, snapshot
-from lab.guests.channel import GuestReport
+from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
-from lab.guests.plugin import COSTS, Instrument, Model, by_case, marks_windows, measures_boot
+from lab.guests.plugin import COSTS, Instrument, Model, Window, by_case, marks_windows, measures_boot
 from lab.guests.run import CONSOLE, INITRD, REPORT, Arm, RunningGuests
 from lab.guests.snapshot import GoingOn, Keeping, Snapshot, Start
 from lab.kernels import architecture
@@ -92,6 +92,11 @@ class Bench:
         if self.instrument is None or marks_windows(self.packed_root, architecture.of_machine(self.machine)):
             return 1
         return self.workload.windows
+
+    @property
+    def step_ns(self) -> int | None:
+        """The guest time of an instruction, where a model runs."""
+        return self.parameters.step_ns if self.instrument else None
 
     def environment(self) -> Environment:
         """Everything that the numbers depend on besides kernel, settings and seed."""
@@ -350,7 +355,7 @@ def _run(guest: GuestRun, running: RunningGuests, start: Start | None) -> GuestO
     try:
         found = boot_and_read(
             guest.argv(), guest.folder, bench.workload, guest.cases,
-            modelled=bench.instrument is not None, timeout_s=bench.timeout_s, running=running, start=start,
+            step_ns=bench.step_ns, timeout_s=bench.timeout_s, running=running, start=start,
         )  # fmt: skip
         return found.on(bench.machine, bench.instrument.model if bench.instrument else None)._replace(turn=guest.turn)
     except GuestFailed as error:
@@ -421,13 +426,15 @@ def boot_and_read(
     workload: Workload,
     cases: Sequence[Case],
     *,
-    modelled: bool,
+    step_ns: int | None,
     timeout_s: float,
     running: RunningGuests,
     start: Start | None = None,
 ) -> GuestOutput:
-    """Boot the guest whose initrd is in a folder, and read its output. start: the snapshot that is made or used.
+    """Boot the guest whose initrd is in a folder, and read its output.
 
+    step_ns: the guest time of an instruction, where a model runs; None where none does.
+    start: the snapshot that is made or used.
     The initrd is removed in any case: it is large, and can be made again.
     """
     words, begin, fds = (start.changed(argv), start.begin, start.fds) if start else (argv, None, ())
@@ -438,7 +445,7 @@ def boot_and_read(
         )  # fmt: skip
         report = run.read_report(ended)
         output.collect_some(report, workload, cases, folder)
-        found = _modelled(folder / COSTS, workload, report) if modelled else _Modelled({}, {}, {})
+        found = _modelled(folder / COSTS, workload, report, step_ns) if step_ns else _Modelled({}, {}, {})
     except GuestFailed:
         paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
         raise
@@ -455,7 +462,7 @@ class _Modelled(NamedTuple):
     events: dict[str, dict[str, float]]
 
 
-def _modelled(path: Path, workload: Workload, report: GuestReport) -> _Modelled:
+def _modelled(path: Path, workload: Workload, report: GuestReport, step_ns: int) -> _Modelled:
     """The plugin's output by case. The plugin knows cases by their order in the boot."""
     windows = by_case(path)
     costs_of, each, code, events = {}, {}, UserCode(), {}
@@ -468,7 +475,11 @@ def _modelled(path: Path, workload: Workload, report: GuestReport) -> _Modelled:
         found = [windows[number] for number, _ in outcomes]
         whole = [window for one in found for window in one]
         count = operations_of(workload, report, name)
-        costs_of[name] = costs.summarize(whole, count, center=workload.center)
+        elapsed = _elapsed_ns(workload, [outcome for _, outcome in outcomes], whole)
+        costs_of[name] = {
+            **costs.summarize(whole, count, center=workload.center),
+            **costs.guest_times(whole, count, step_ns=step_ns, elapsed_ns=elapsed),
+        }
         events[name] = costs.events(whole, count, measures=workload.measures, center=workload.center)
         if len(found) > 1:
             counted = [outcome.metrics.get(workload.operations) for _, outcome in outcomes]
@@ -477,6 +488,16 @@ def _modelled(path: Path, workload: Workload, report: GuestReport) -> _Modelled:
         code[name] = [(block.address, block.instructions, block.executions) for block in blocks]
     records.write_atomic(path.with_name(USER_CODE), records.sealed(msgspec.json.encode(code)))
     return _Modelled(costs_of, each, events)
+
+
+def _elapsed_ns(workload: Workload, outcomes: Sequence[CaseOutcome], windows: Sequence[Window]) -> float | None:
+    """The guest time of a case's windows: by init around whole cases, else by the workload's metric of an operation."""
+    own = any(window.own for window in windows)
+    times = [one.metrics.get(workload.elapsed) if own else one.usage.get("elapsed_ns") for one in outcomes]
+    known = [time for time in times if time is not None]
+    if len(known) < len(times):
+        return None
+    return sum(known) if not own else fmean(known) * sum(len(window.operations) for window in windows)
 
 
 def user_code(folder: Path, name: str) -> UserCode:

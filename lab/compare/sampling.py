@@ -28,9 +28,11 @@ from lab.core.progress import Task
 from lab.core.text import plural
 from lab.guests import costs
 from lab.guests.run import Arm, RunningGuests
+from lab.stats import whole
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
 from lab.stats.verdict import Comparison, Outcome, beside_count, beside_strings, compare_metric, percent, primary_of
 from lab.stats.verdict import Metric as Compared
+from lab.stats.whole import FAR, FEW, MAD_TO_SD, Whole
 from lab.workloads.spec import WINDOWS_MAX, Case, Metric
 
 Loss = Literal["all", "arm", "case"]
@@ -362,13 +364,6 @@ def windows_wanted(costs: Sequence[Sequence[float]]) -> int:
 
 # ---- the reach of seeds
 
-_MAD_TO_SD = 1.4826
-_FAR = 6
-"""Robust standard deviations from the median beyond which a seed is one of another kind."""
-
-_FEW = 3
-"""At most one seed in so many is odd: with more of them there are two kinds, and neither is the odd one."""
-
 
 def weigh(primary: Comparison, *, three_decide: bool, threshold: float, max_seeds: int) -> Comparison:
     """A case's primary metric: `unknown` where its seeds do not carry its verdict, with the reason.
@@ -421,6 +416,23 @@ def weigh_strings(
     return beside_strings(primary, again, plan.threshold)
 
 
+def weigh_whole(
+    primary: Comparison, beside: Sequence[Comparison], plan: ComparisonPlan
+) -> tuple[Comparison, Whole | None]:
+    """A case's primary metric as the whole cost of the case allows, and that cost; None where no model ran.
+
+    beside: what the same runs have of it, among other metrics.
+    """
+    if costs.beside(primary.name) is None:
+        return primary, None
+    parts = {comparison.name: comparison for comparison in beside}
+    found, cost = whole.weigh(
+        primary, *map(parts.get, costs.WHOLE),
+        threshold=plan.threshold, alpha=plan.alpha, chosen=plan.metric is not None,
+    )  # fmt: skip
+    return (_hopeless(found, plan.max_seeds) if found.more_blocks else found), cost
+
+
 def can_be_settled(primary: Comparison, max_seeds: int) -> bool:
     """True unless six seeds or more say that twice the most seeds would not settle an `unknown`."""
     seeds = len(primary.base)
@@ -452,13 +464,13 @@ def _odd(primary: Comparison, threshold: float) -> Comparison:
 def odd_seeds(comparison: Comparison, threshold: float) -> list[float]:
     """The log ratios of the seeds that are further than the threshold, and than noise explains, from all others."""
     base, test = _numbers(comparison.base), _numbers(comparison.test)
-    if len(base) != len(test) or len(base) < _FEW or min(*base, *test) <= 0:
+    if len(base) != len(test) or len(base) < FEW or min(*base, *test) <= 0:
         return []
     logs = [math.log(t / b) for b, t in zip(base, test, strict=True)]
     center = median(logs)
-    scatter = _MAD_TO_SD * median(abs(x - center) for x in logs)
-    odd = [x for x in logs if abs(x - center) > max(math.log1p(threshold), _FAR * scatter)]
-    return odd if len(odd) * _FEW <= len(logs) else []
+    scatter = MAD_TO_SD * median(abs(x - center) for x in logs)
+    odd = [x for x in logs if abs(x - center) > max(math.log1p(threshold), FAR * scatter)]
+    return odd if len(odd) * FEW <= len(logs) else []
 
 
 def _hopeless(primary: Comparison, max_seeds: int) -> Comparison:

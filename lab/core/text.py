@@ -133,6 +133,14 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 120 * 60 else f"{seconds / 3600:.1f} h"
 
 
+def duration(ns: float) -> str:
+    """A short time for people, in three digits: `40 ns`, `12.3 us`, `290 ms`, `1.25 s`."""
+    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.3g} ns"
+
+
 def ago(seconds: float) -> str:
     """A time span that is over, in its largest unit: `3 min ago`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):

@@ -32,6 +32,9 @@ METRICS = (
     Metric(name="cycles_p99", unit="modelled cycles", better="lower"),
     Metric(name="interrupt_cycles", unit="modelled cycles/op", better="lower"),
     Metric(name="thread_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="deferred_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="guest_time", unit="ns/op", better="lower"),
+    Metric(name="waited", unit="ns/op", better="lower"),
     Metric(name="interruptions", unit="interruptions/op", better="lower"),
     Metric(name="instructions_per_op", unit="instructions/op", better="lower"),
     Metric(name="kernel_instructions", unit="instructions/op", better="lower"),
@@ -60,7 +63,7 @@ METRICS = (
 
 _PLAIN_COUNTS = {
     "instructions_per_op", "kernel_instructions", "user_instructions", "interruptions", "counted_operations",
-    "tlb_invalidations", "zeroed_lines",
+    "tlb_invalidations", "zeroed_lines", "guest_time", "waited",
 }  # fmt: skip
 
 Basis = Literal["cycles", "instructions"]
@@ -102,6 +105,12 @@ _SUMS = {
     "tlb_invalidations": ("tlb_invalidations",),
     "zeroed_lines": ("zeroed_lines",),
 }
+
+WHOLE = ("deferred_cycles", "guest_time", "waited")
+"""The metrics that are the whole cost of a case beside the caller's: what it leaves to others, and its time."""
+
+WHOLE_METRICS = tuple(metric for metric in METRICS if metric.name in WHOLE)
+"""These, in that order."""
 
 TRACE = 5_000
 """Cycles that one interruption may leave in the operation that it fell into: a schedule, a few colder lines."""
@@ -152,6 +161,8 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
     values |= _percentiles(operations)
     values["interrupt_cycles"] = _cycles(window.in_interrupts for window in windows) / count
     values["thread_cycles"] = _cycles(window.in_threads for window in windows) / count
+    if (deferred := [_deferred(window) for window in windows]) and None not in deferred:
+        values["deferred_cycles"] = sum(filter(None, deferred)) / count
     values["interruptions"] = sum(window.interruptions for window in windows) / count
     values["instructions_per_op"] = sum(spent.instructions for spent in own) / count
     values["kernel_instructions"] = sum(spent.kernel["instructions"] for spent in own) / count
@@ -161,6 +172,30 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
     _sum(values, "user_dtlb_misses", _SUMS["dtlb_misses"], [spent.user for spent in own], count)
     values["counted_operations"] = count
     return values
+
+
+def _deferred(window: Window) -> float | None:
+    """The cycles of softirqs and of threads but idle; None where the plugin did not tell them apart."""
+    if window.in_softirqs is None or window.in_idle is None:
+        return None
+    return _cycles([window.in_softirqs, window.in_threads]) - _cycles([window.in_idle])
+
+
+def guest_times(
+    windows: Sequence[Window], counted: float | None, *, step_ns: int, elapsed_ns: float | None
+) -> dict[str, float]:
+    """The guest time of one operation, and the part of it in which nothing ran; empty where it is not known.
+
+    step_ns: of the guest's clock, which counts what is executed. elapsed_ns: what the program or init saw of the
+    windows; None where neither did, which matters only if the guest was idle in them. counted: as for `summarize`.
+    """
+    count = sum(len(window.operations) for window in windows) or counted or len(windows)
+    executed = sum(window.steps * step_ns for window in windows if window.steps is not None)
+    never_idle = all(window.in_idle is not None and not window.in_idle.instructions for window in windows)
+    if any(window.steps is None for window in windows) or (elapsed_ns is None and not never_idle):
+        return {}
+    waited = 0.0 if never_idle or elapsed_ns is None else max(0.0, elapsed_ns - executed)
+    return {"guest_time": (executed + waited) / count, "waited": waited / count}
 
 
 def counts(values: Mapping[str, float]) -> dict[str, float]:

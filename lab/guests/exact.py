@@ -70,6 +70,11 @@ class ExactMachine(Record, frozen=True, kw_only=True):
     cmdline: list[str]
     settings: dict[str, str]
 
+    @property
+    def step_ns(self) -> int:
+        """The guest time of an instruction."""
+        return 1 << self.shift
+
 
 class Qemu(Record, frozen=True, kw_only=True):
     """The emulator as found."""

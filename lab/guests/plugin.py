@@ -22,11 +22,11 @@ from lab.kernels import compilers
 from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler, Program
 
-SCHEMA = 3
+SCHEMA = 4
 """What the plugin writes."""
 
 _OLDEST = 2
-"""What can still be read: without events."""
+"""What can still be read: without events, and up to 3 without softirqs, idle and steps."""
 
 NAME = "libcost.so"
 PROGRAM = Program(folder="plugin", product=NAME, label="the cost plugin")
@@ -122,6 +122,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     in_program: Spent  # by tasks that run user code, and by the kernel on their behalf
     in_interrupts: Spent  # with the softirqs that run when they end
     in_threads: Spent  # of the kernel, idle included
+    in_softirqs: Spent | None = None  # of in_interrupts: what runs when they have allowed others
+    in_idle: Spent | None = None  # of in_threads
+    steps: _Count | None = None  # of the guest's clock: instructions, and each iteration of a string
     unprofiled: tuple[_Count, _Count]  # thousandths of cycles and instructions of the program's, in no block
     interruptions: _Count  # of the program, by either of these
     operations: list[Operation]

@@ -39,6 +39,7 @@ def _lines(answer: Answer) -> Iterator[str]:
     if answer.ends is not None:
         verdict = f"{answer.ends.verdict} ({wording.threshold(answer)})"
         yield f"ends  {_effect(answer.ends)}{wording.beside(answer.instructions)}: {verdict}"
+        yield from [f"      {three}"] if (three := wording.three(answer.whole)) else []
     yield ""
     if not answer.changes:
         yield f"{answer.outcome}: {answer.reason}"
@@ -82,6 +83,7 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
             yield f"    and {len(found.suspects) - _MOST_SUSPECTS} more"
     if (effect := wording.effect_of(found)) is not None:
         yield f"  effect      {_effect(effect)}{wording.beside(found.instructions)}"
+        yield from [f"  whole cost  {three}"] if (three := wording.three(found.whole)) else []
     yield f"  confidence  {100 * found.confidence:.4g} %{'' if found.proof else ' (of the search alone)'}"
     yield from _proof(found)
     if found.inside is not None:

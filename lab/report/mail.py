@@ -198,6 +198,8 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
                 f"The instructions that the guest executed ({count.name}) changed by {wording.change(count)} "
                 f"{count.interval_text}."
             )
+        if three := wording.three(case.whole):
+            yield from _paragraph(f"The whole cost of an operation: {three}.")
     elif result.mode == "exact":
         yield from _paragraph("Time here is QEMU's count of the guest's instructions, not time on hardware.")
 

@@ -111,9 +111,9 @@ def _list(heading: str, cases: Sequence[tuple[str, str]]) -> list[str]:
 
 def _cases(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
     """A table of some cases, and their notes."""
-    beside = result.beside
-    heading = ("case", "metric", "base", "test", "change", "interval", *beside, "verdict")
-    rows = [_case(case, result, beside) for case in cases]
+    beside, whole = result.beside, wording.whole_columns(cases)
+    heading = ("case", "metric", "base", "test", "change", "interval", *whole, *beside, "verdict")
+    rows = [_case(case, result, beside, whole) for case in cases]
     yield from table([heading, *rows], right=(2, 3, 4))
     noted = [f"- {code(case.name)}: {code(note)}" for case in cases for note in case.notes]
     yield from [*noted, ""] if noted else []
@@ -140,8 +140,8 @@ def _summary(summary: wording.Summary, result: AbResult) -> Iterator[str]:
     yield ""
 
 
-def _case(case: CaseResult, result: AbResult, beside: Sequence[str]) -> tuple[str, ...]:
-    primary = case.primary
+def _case(case: CaseResult, result: AbResult, beside: Sequence[str], whole: Sequence[str]) -> tuple[str, ...]:
+    primary, cost = case.primary, wording.whole(case.whole)
     verdict = f"**{case.verdict}**" if case.verdict in ("regression", "improvement") else case.word
     if reason := result.why(case):
         verdict += f" ({reason})"
@@ -152,6 +152,7 @@ def _case(case: CaseResult, result: AbResult, beside: Sequence[str]) -> tuple[st
         shown(primary.test),
         wording.change(primary),
         primary.interval_text,
+        *(percent(cost[name]) if name in cost else "" for name in whole),
         *(wording.change(case.beside[name]) if name in case.beside else "" for name in beside),
         verdict,
     )
@@ -216,6 +217,7 @@ def bisection(stored: StoredBisection) -> str:
     if answer.ends is not None:
         count = wording.beside(answer.instructions)
         lines.append(f"- ends: {_effect(answer.ends)}{count}: {answer.ends.verdict} ({wording.threshold(answer)})")
+        lines += [f"- whole cost: {three}"] if (three := wording.three(answer.whole)) else []
     lines += [f"- searched: {answer.candidates} {answer.kind}, {code(f'{answer.workload}:{answer.case}')}", ""]
     for found in answer.changes:
         lines += _change(stored, found)
@@ -247,6 +249,7 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
             yield f"- and {len(found.suspects) - _MOST_SUSPECTS} more"
     if (effect := wording.effect_of(found)) is not None:
         yield f"- effect: {_effect(effect)}{wording.beside(found.instructions)}"
+        yield from [f"- whole cost: {three}"] if (three := wording.three(found.whole)) else []
     yield f"- confidence: {wording.share(found.confidence)} sure"
     yield from _proof(found)
     yield ""

@@ -218,6 +218,11 @@ class ResultView:
         return [name for name in self.result.beside if name in costs.BASES]
 
     @property
+    def whole(self) -> list[str]:
+        """The columns of the whole cost behind those."""
+        return wording.whole_columns(self.result.cases)
+
+    @property
     def groups(self) -> tuple[dict[str, str], list[tuple[str, ...]]]:
         """The cases of a summarised result by group and verdict: columns, without verdicts of no case, and rows."""
         summary = wording.summary(self.result)

@@ -89,11 +89,12 @@ _NAME = 12
 def _cases(result: AbResult, cases: Sequence[CaseResult], width: int) -> Text:
     """One line a case; what moved most goes behind it, or below it where the terminal is narrow."""
     lines = _lines(result, cases, width)
+    headings = [cell.strip() for cell in lines[0]]
     table = Text()
     for line, case in zip(lines, [None, *cases], strict=True):
         table.append("  ".join(line[:-1]) + "  ", style="bold" if case is None else "")
         table.append(line[-1], style="bold" if case is None else _STYLES[case.word])
-        for note in _notes(case, result, cases, width):
+        for note in _notes(case, result, cases, width, headings):
             table.append("  " if width >= _WIDE else "\n").append(note, style="dim")
         table.append("\n")
     table.rstrip()
@@ -101,11 +102,14 @@ def _cases(result: AbResult, cases: Sequence[CaseResult], width: int) -> Text:
 
 
 def _lines(result: AbResult, cases: Sequence[CaseResult], width: int) -> list[list[str]]:
-    """The heading and the cases in cells; on a narrow terminal without the other clocks, with short intervals."""
+    """The heading and the cases in cells; on a narrow terminal without the shares of the change, then with less."""
     columns = [column for column in _columns(result) if column.of is None or any(map(column.of, cases))]
     lines = _aligned(columns, cases)
     if not _fits(lines, width):
-        lines = _aligned([_narrow(column) for column in columns if column.of is None], cases)
+        columns = [_narrow(column) for column in columns if column.heading not in BESIDE]
+        lines = _aligned(columns, cases)
+    if not _fits(lines, width):
+        lines = _aligned([column for column in columns if column.of is None], cases)
     if not _fits(lines, width):
         most = max(len(lines[0][0]) - (_width(lines) - width), _NAME)
         cut = (line[0].rstrip() for line in lines)
@@ -155,9 +159,17 @@ def _columns(result: AbResult) -> list[_Column]:
         _Column("test", lambda case: shown(case.primary.test), right=True),
         _Column("change", lambda case: percent(case.primary.ratio), right=True),
         _Column("interval", lambda case: case.primary.interval_text),
+        *map(_whole, wording.WHOLE),
         *map(_beside, BESIDE),
         _Column("verdict", lambda case: case.word),
     ]
+
+
+def _whole(name: str) -> _Column:
+    def ratio(case: CaseResult) -> float | None:
+        return wording.whole(case.whole).get(name)
+
+    return _Column(name, lambda case: "" if ratio(case) is None else percent(ratio(case)), right=True, of=ratio)
 
 
 def _beside(name: str) -> _Column:
@@ -176,15 +188,20 @@ def _heading_note(cases: Sequence[CaseResult]) -> str:
     return f"({units.pop()}{count}; then what moved most)" if len(units) == 1 else ""
 
 
-def _notes(case: CaseResult | None, result: AbResult, cases: Sequence[CaseResult], width: int) -> list[str]:
+def _notes(
+    case: CaseResult | None, result: AbResult, cases: Sequence[CaseResult], width: int, headings: Sequence[str]
+) -> list[str]:
     """The reason of an open verdict, the host's certificate, and the counters that moved most; that of the heading.
 
     All of it is one note, on a narrow terminal one of reasons and below it one of the counters that fit into a line.
+    headings: of the columns; the parts of the whole cost that have none there are in the note.
     """
     if case is None:
         return _below([_heading_note(cases)], width)
     certificate = result.live.certificates.get(case.name) if result.live else None
-    reasons = "; ".join(filter(None, [result.why(case), certificate, *case.notes]))
+    dropped = {name: ratio for name, ratio in wording.whole(case.whole).items() if name not in headings}
+    parts = ", ".join(f"{name} {percent(ratio)}" for name, ratio in dropped.items())
+    reasons = "; ".join(filter(None, [result.why(case), certificate, parts, *case.notes]))
     moved = [f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case)]
     while width < _WIDE and len(moved) > 1 and len(", ".join(moved)) + 4 > width:
         moved.pop()

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from lab.compare.live_results import Counted
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean, movement
 from lab.core.git import short
-from lab.core.text import number, plural
+from lab.core.text import duration, number, plural
 from lab.kernels import architecture
 from lab.stats.verdict import Comparison, Outcome, percent
+from lab.stats.whole import Whole
 
 if TYPE_CHECKING:
     from lab.bisection.answer import Answer, Culprit
@@ -130,6 +131,39 @@ def reason(result: AbResult) -> str:
     parts[-1] += f"; geometric mean of all costs {percent(math.exp(fmean(costs)))}" if costs else ""
     _, semicolon, rest = result.reason.partition("; ")
     return ", ".join(parts) + semicolon + rest
+
+
+WHOLE = ("deferred", "elapsed")
+"""The columns of a case's whole cost beside the caller's."""
+
+
+def whole(cost: Whole | None) -> dict[str, float]:
+    """The whole cost by column, as ratios: the caller's cost with the change of deferred work, and guest time."""
+    if cost is None:
+        return {}
+    changes = {"deferred": cost.moved, "elapsed": cost.elapsed.ratio if cost.elapsed else None}
+    return {name: ratio for name, ratio in changes.items() if ratio is not None}
+
+
+def whole_columns(cases: Sequence[CaseResult]) -> list[str]:
+    """The columns of the whole cost that any of the cases has."""
+    return [name for name in WHOLE if any(name in whole(case.whole) for case in cases)]
+
+
+def three(cost: Whole | None) -> str:
+    """The whole cost in a line: the caller's, what that leaves to threads and softirqs, and its time; maybe empty."""
+    if cost is None:
+        return ""
+    parts = [f"caller {percent(cost.caller.ratio)}"]
+    if (left := cost.deferred) is not None:
+        share = f" ({percent(cost.moved)} of the caller)" if cost.moved else ""
+        parts.append(f"deferred {number(left.base)} to {number(left.test)} cycles{share}")
+    parts += [f"together {percent(cost.together.ratio)}"] if cost.together else []
+    if (time := cost.elapsed) is not None:
+        parts.append(f"elapsed {duration(time.base)} to {duration(time.test)} ({percent(time.ratio)})")
+    if (wait := cost.waited) is not None and (wait.base or wait.test):
+        parts.append(f"of it waited {duration(wait.base)} to {duration(wait.test)}")
+    return ", ".join(parts) if parts[1:] else ""
 
 
 def threshold(result: AbResult | Answer | MatrixResult) -> str:

@@ -147,6 +147,10 @@ def _check_metrics(toml: TomlFile, parsed: _File) -> None:
     if parsed.operations and parsed.operations not in names:
         what = f"operations: no [[metric]] is called {parsed.operations!r}"
         raise toml.error(what, "operations", hint=suggestion(parsed.operations, names))
+    times = [metric.name for metric in parsed.metrics if metric.unit == "ns"]
+    if parsed.elapsed and parsed.elapsed not in times:
+        what = f"elapsed: no [[metric]] in ns is called {parsed.elapsed!r}"
+        raise toml.error(what, "elapsed", hint=suggestion(parsed.elapsed, times))
 
 
 def _check_files(toml: TomlFile, parsed: _File) -> None:

@@ -125,6 +125,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     parse: Parse = "json"
     operations: str = ""
+    elapsed: str = ""
     measures: Measures = "all"
     center: Center = "mean"
     clocked: bool = False

@@ -16,6 +16,9 @@
 #define FRAME		0xf9407bfe	/* ldr x30, [sp, #240]: the link register, the last that is restored */
 #define LEAVE_TASK	0xa881251d	/* stp x29, x9, [x8], #16, in cpu_switch_to() */
 #define ENTER_TASK	0xa8c1251d	/* ldp x29, x9, [x8], #16 */
+#define ALLOW		0xd50342ff	/* msr daifclr, #2; #3 with fast interrupts */
+#define ALLOW_FAST	0x00000100
+#define HALT		0xd503207f	/* wfi */
 #define ROOM		0xd10003ff	/* sub sp, sp, #imm12 */
 #define ROOM_SIZE	0x003ffc00
 #define OPERAND		0x0000001f	/* Rt of a system instruction */
@@ -41,6 +44,11 @@ static uint32_t word_of(const uint8_t *bytes)
 static enum turn turn_of(uint32_t word)
 {
 	switch (word) {
+	case ALLOW:
+	case ALLOW | ALLOW_FAST:
+		return TURN_ALLOW;
+	case HALT:
+		return TURN_HALT;
 	case ERET:
 		return TURN_ERET;
 	case FRAME:

@@ -19,6 +19,10 @@
  * registers that it restored lay at the end of the task's stack (task_pt_regs()
  * in arch/.../include/asm/processor.h).
  *
+ * An interrupt runs with interrupts off. What runs when it has allowed them is
+ * what others left to do: softirqs, and the way to another task. Idle is the
+ * task that halts.
+ *
  * What interrupts the program finds and leaves caches of its own: those of the
  * program are put back after it, so that when a tick comes does not matter.
  */
@@ -43,8 +47,12 @@ struct task {
 	struct task *next;
 	uint64_t address;			/* of where its stack pointer is kept; 0: not known yet */
 	bool user;
+	bool idle;
 	uint32_t depth;
-	uint64_t frames[NESTING];		/* where each interrupt's stub pushed its byte */
+	struct {
+		uint64_t pushed;		/* where the stub pushed its byte */
+		bool allows;			/* other interrupts, by now */
+	} frames[NESTING];			/* of its interrupts */
 };
 
 struct tally contexts[NR_CONTEXTS];
@@ -62,6 +70,11 @@ static uint64_t frame_at;
 static uint32_t frame_size, frame_place;	/* see context_set_frame() */
 
 /* --- Accounts ----------------------------------------------------------- */
+
+bool contexts_told_apart(void)
+{
+	return nr_vcpus == 1 && machine.brackets != BRACKETS_BOOT;
+}
 
 void contexts_begin(void)
 {
@@ -84,7 +97,9 @@ void contexts_settle(void)
 
 static enum context context_of(const struct task *task)
 {
-	return task->depth ? CONTEXT_INTERRUPT : task->user ? CONTEXT_PROGRAM : CONTEXT_THREAD;
+	if (task->depth)
+		return task->frames[task->depth - 1].allows ? CONTEXT_SOFTIRQ : CONTEXT_INTERRUPT;
+	return task->user ? CONTEXT_PROGRAM : task->idle ? CONTEXT_IDLE : CONTEXT_THREAD;
 }
 
 static void turn_to(enum context next)
@@ -126,6 +141,21 @@ static void becomes_program(struct task *task)
 	tally_add(&contexts[CONTEXT_THREAD], &segment, &nothing);
 }
 
+/* Its first time in a window shows only when it halts. */
+static void becomes_idle(struct task *task)
+{
+	static const struct tally nothing;
+
+	if (task->idle || task->user)
+		return;
+	task->idle = true;
+	if (!measuring)
+		return;
+	contexts_settle();
+	tally_add(&contexts[CONTEXT_IDLE], &nothing, &segment);
+	tally_add(&contexts[CONTEXT_THREAD], &segment, &nothing);
+}
+
 void context_in_program(void)
 {
 	becomes_program(current);
@@ -139,8 +169,10 @@ static void on_interrupt(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;
 	(void)unused;
-	if (current->depth < NESTING)
-		current->frames[current->depth++] = 0;
+	if (current->depth < NESTING) {
+		current->frames[current->depth].pushed = 0;
+		current->frames[current->depth++].allows = false;
+	}
 	turn_to(CONTEXT_INTERRUPT);
 }
 
@@ -150,7 +182,7 @@ static void on_pushed(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 	(void)info;
 	(void)unused;
 	if (current->depth)
-		current->frames[current->depth - 1] = address;
+		current->frames[current->depth - 1].pushed = address;
 }
 
 static bool on_entry_stack(uint64_t address)
@@ -171,11 +203,11 @@ static void on_returned(uint64_t frame)
 	uint32_t depth = current->depth;
 
 	if (returns_to_user(frame)) {
-		if (!depth || on_entry_stack(current->frames[0]))
+		if (!depth || on_entry_stack(current->frames[0].pushed))
 			context_in_program();
 		return;
 	}
-	while (depth && current->frames[depth - 1] + sizeof(uint64_t) != frame)
+	while (depth && current->frames[depth - 1].pushed + sizeof(uint64_t) != frame)
 		depth--;
 	if (!depth)	/* of a fault in the kernel */
 		return;
@@ -210,6 +242,26 @@ static void on_sysret(unsigned int vcpu, void *unused)
 	(void)unused;
 	if (!current->user || current->depth)
 		context_in_program();
+}
+
+static void on_allowed(unsigned int vcpu, void *unused)
+{
+	(void)vcpu;
+	(void)unused;
+	if (!current->depth)
+		return;
+	current->frames[current->depth - 1].allows = true;
+	turn_to(CONTEXT_SOFTIRQ);
+}
+
+static void on_halt(unsigned int vcpu, void *unused)
+{
+	(void)vcpu;
+	(void)unused;
+	if (current->depth)
+		return;
+	becomes_idle(current);
+	turn_to(context_of(current));
 }
 
 static void on_frame_register(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
@@ -269,6 +321,7 @@ static void on_leave_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 		return;
 	task = find_task(address);
 	task->user = current->user;
+	task->idle = current->idle;
 	task->depth = current->depth;
 	memcpy(task->frames, current->frames, sizeof(task->frames));
 	current = task;
@@ -366,6 +419,12 @@ void context_watch(struct qemu_plugin_insn *insn, enum turn turn)
 		break;
 	case TURN_SYSRET:
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_sysret, QEMU_NO_REGISTERS, NULL);
+		break;
+	case TURN_ALLOW:
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_allowed, QEMU_NO_REGISTERS, NULL);
+		break;
+	case TURN_HALT:
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_halt, QEMU_NO_REGISTERS, NULL);
 		break;
 	case TURN_FRAME:
 		qemu_plugin_register_vcpu_mem_cb(insn, on_frame_register, QEMU_NO_REGISTERS, QEMU_ALL, NULL);

@@ -11,8 +11,10 @@
 
 enum context {
 	CONTEXT_PROGRAM,	/* every task that runs user code, and the kernel on its behalf */
-	CONTEXT_INTERRUPT,	/* and the softirqs that run when it ends */
-	CONTEXT_THREAD,		/* idle included */
+	CONTEXT_INTERRUPT,	/* with interrupts off: a tick's own work, for example */
+	CONTEXT_SOFTIRQ,	/* what an interrupt leaves to when they are on again, and how it has others run */
+	CONTEXT_THREAD,		/* all but idle */
+	CONTEXT_IDLE,
 	NR_CONTEXTS,
 };
 
@@ -20,6 +22,9 @@ enum context {
 extern struct tally contexts[NR_CONTEXTS];
 extern uint64_t interruptions;	/* of the program, by either of the others */
 extern struct tally unprofiled;	/* of the program's: tasks were not known to be its own until later */
+
+/* Else all is the program's. */
+bool contexts_told_apart(void);
 
 void contexts_begin(void);
 void contexts_settle(void);

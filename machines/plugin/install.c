@@ -111,6 +111,8 @@ static void watch_string(const struct step *step)
 
 	counters_add_on_access(step->insn, which, &totals, total_at(block_mode(step->site->block), TOTAL_BYTES),
 			       step->decoded.size);
+	counters_add_on_access(step->insn, which, &totals,
+			       total_at(block_mode(step->site->block), TOTAL_ITERATIONS), 1);
 	if (!step->leads)
 		*seen_slot(step->address) = step->address;
 	if (iterates(step))
@@ -391,7 +393,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	struct block *block = block_get(qemu_plugin_tb_vaddr(tb), (uint32_t)count, code_hash(tb, count));
 	struct pieces pieces = { .block = block };
 	bool user = block_mode(block) == MODE_USER;
-	bool told_apart = !user && nr_vcpus == 1 && machine.brackets != BRACKETS_BOOT;
+	bool told_apart = !user && contexts_told_apart();
 	struct bases bases = { .known = 0 };
 	struct weight whole = { 0 };
 	bool redirected = false;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SCHEMA	3
+#define SCHEMA	4
 
 static FILE *file;
 static bool fresh;
@@ -124,6 +124,31 @@ static void put_tally(const char *name, const struct tally *tally)
 	fputc('}', file);
 }
 
+/* Two of the contexts together, and the second alone by a name of its own. */
+static void put_both(const char *name, enum context one, const char *part, enum context other)
+{
+	static const struct tally nothing;
+	struct tally both = contexts[one];
+
+	tally_add(&both, &nothing, &contexts[other]);
+	put_tally(name, &both);
+	if (contexts_told_apart())
+		put_tally(part, &contexts[other]);
+}
+
+/* By QEMU and by the guest's clock: a string takes one for each iteration. */
+static uint64_t steps_of(const struct tally *tally)
+{
+	uint64_t steps = 0;
+
+	for (int mode = 0; mode < NR_MODES; mode++) {
+		const struct spent *spent = &tally->modes[mode];
+
+		steps += spent->instructions + spent->iterations - spent->counts[STRINGS];
+	}
+	return steps;
+}
+
 static void put_block(const struct block *block)
 {
 	struct work work = block_work(block);
@@ -178,11 +203,11 @@ void output_window(const struct window *window, bool complete)
 	fputs(",\"kernel\":", file);
 	put_spent(&window->all.modes[MODE_KERNEL]);
 	put_tally("in_program", &contexts[CONTEXT_PROGRAM]);
-	put_tally("in_interrupts", &contexts[CONTEXT_INTERRUPT]);
-	put_tally("in_threads", &contexts[CONTEXT_THREAD]);
+	put_both("in_interrupts", CONTEXT_INTERRUPT, "in_softirqs", CONTEXT_SOFTIRQ);
+	put_both("in_threads", CONTEXT_THREAD, "in_idle", CONTEXT_IDLE);
 	fprintf(file, ",\"unprofiled\":[%" PRIu64 ",%" PRIu64 "]", tally_cycles(&unprofiled),
 		unprofiled.modes[MODE_USER].instructions + unprofiled.modes[MODE_KERNEL].instructions);
-	fprintf(file, ",\"interruptions\":%" PRIu64, interruptions);
+	fprintf(file, ",\"steps\":%" PRIu64 ",\"interruptions\":%" PRIu64, steps_of(&window->all), interruptions);
 	put_operations(window);
 	fprintf(file, "}\n{\"t\":\"profile\",\"sequence\":%" PRIu64 ",\"blocks\":[", window->sequence);
 	fresh = true;

@@ -17,6 +17,8 @@
 #define STACK_POINTER_AT 16		/* bytes: its place there */
 #define LEAVE_TASK	0x0016b023	/* sd ra, 0(a3), in __switch_to() */
 #define ENTER_TASK	0x00073083	/* ld ra, 0(a4) */
+#define ALLOW		0x10016073	/* csrsi sstatus, 2 */
+#define HALT		0x10500073	/* wfi */
 #define SFENCE		0x12000073	/* sfence.vma rs1, rs2; sinval.vma is 0x16000073 */
 #define SFENCE_MASK	0xfa007fff
 #define CBO_ZERO	0x0040200f	/* cbo.zero (rs1) */
@@ -25,6 +27,10 @@
 static enum turn turn_of(uint32_t word)
 {
 	switch (word) {
+	case ALLOW:
+		return TURN_ALLOW;
+	case HALT:
+		return TURN_HALT;
 	case SRET:
 		return TURN_ERET;
 	case LEAVE_TASK:

@@ -21,6 +21,7 @@ static struct spent look(enum mode mode)
 	struct spent spent = {
 		.instructions = total(mode, TOTAL_INSTRUCTIONS) + counts[mode][STRINGS],
 		.bytes = total(mode, TOTAL_BYTES),
+		.iterations = total(mode, TOTAL_ITERATIONS),
 		.loads = total(mode, TOTAL_LOADS) + updates + counts[mode][LOADS],
 		.stores = total(mode, TOTAL_STORES) + updates + counts[mode][STORES],
 	};
@@ -43,6 +44,7 @@ static void spent_add(struct spent *sum, const struct spent *from, const struct 
 {
 	sum->instructions += to->instructions - from->instructions;
 	sum->bytes += to->bytes - from->bytes;
+	sum->iterations += to->iterations - from->iterations;
 	sum->loads += to->loads - from->loads;
 	sum->stores += to->stores - from->stores;
 	for (int i = 0; i < NR_CLASSES; i++)

@@ -12,6 +12,7 @@
 enum total {
 	TOTAL_INSTRUCTIONS,	/* without strings */
 	TOTAL_BYTES,		/* moved by strings */
+	TOTAL_ITERATIONS,	/* of strings */
 	TOTAL_LOADS,		/* that need no look */
 	TOTAL_STORES,
 	TOTAL_UPDATES,		/* each a load and a store */
@@ -23,6 +24,7 @@ enum total {
 struct spent {
 	uint64_t instructions;
 	uint64_t bytes;			/* moved by string instructions */
+	uint64_t iterations;		/* of them: what QEMU executes and the guest's clock counts */
 	uint64_t loads;
 	uint64_t stores;
 	uint64_t classes[NR_CLASSES];

@@ -15,6 +15,8 @@ static const struct {
 	{ TURN_PAD,		3, 3, { 0x0f, 0x01, 0xca } },
 	{ TURN_PAD,		0, 2, { 0x0f, 0x1f } },
 	{ TURN_CLD,		1, 1, { 0xfc } },
+	{ TURN_ALLOW,		1, 1, { 0xfb } },
+	{ TURN_HALT,		1, 1, { 0xf4 } },
 	{ TURN_PUSH_BYTE,	2, 1, { 0x6a } },
 	{ TURN_CALL,		5, 1, { 0xe8 } },
 	{ TURN_JUMP,		5, 1, { 0xe9 } },

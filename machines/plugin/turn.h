@@ -11,6 +11,8 @@ enum turn {
 	TURN_PAD,		/* nop, endbr64, clac */
 	TURN_CLD,
 	TURN_PUSH_BYTE,
+	TURN_ALLOW,		/* interrupts: sti; msr daifclr; csrsi sstatus */
+	TURN_HALT,		/* hlt; wfi */
 	TURN_CALL,		/* relative */
 	TURN_JUMP,
 	TURN_IRET,

@@ -334,6 +334,36 @@ def test_instructions_stand_beside_the_cycles_of_ends_path_and_effect(modelled: 
     assert re.search(r'<td class="n" data-value="1\.[45]\d*">\+50\.0 %</td>', page)
 
 
+# ---- the whole cost beside the caller's
+
+
+def test_ends_between_which_work_moved_are_not_searched(modelled: Bisector) -> None:
+    modelled.guests.whole = lambda fate: {
+        "deferred_cycles": 200.0 if fate == 60.0 else 200.0 + 6500.0 - 32.0, "guest_time": 900.0, "waited": 0.0,
+    }  # fmt: skip
+    commits = line(modelled.tree, [60.0] * 4 + [100.0] * 4)
+    answer = modelled.search(commits[0], commits[-1], words="old new")
+    assert (
+        answer.outcome == "undecided" and "the ends disagree: moved to threads and softirqs: -40.0 %" in answer.reason
+    )
+    assert answer.whole is not None and answer.whole.deferred is not None and answer.whole.deferred.base == 200
+    assert not answer.changes and {commit for commit, _ in modelled.guests.calls} == {commits[0], commits[-1]}
+
+
+def test_the_whole_cost_stands_beside_the_effect(modelled: Bisector) -> None:
+    modelled.guests.whole = lambda fate: {"deferred_cycles": 200.0, "guest_time": 900.0, "waited": 100.0}
+    commits = line(modelled.tree, [100.0] * 4 + [60.0] * 4)
+    answer = modelled.search(commits[0], commits[-1])
+    (found,) = answer.changes
+    assert answer.outcome == "found" and found.whole is not None and found.whole.moved == 1
+    said = (
+        "deferred 200 to 200 cycles (0.0 % of the caller), together +66.7 %, elapsed 900 ns to 900 ns (0.0 %), of it "
+    )
+    for kind in ("text", "md", "html"):
+        assert main.run(["report", "latest", "--format", kind]) == 0
+        assert modelled.capsys.readouterr().out.count(said) == 2, "the ends and the effect"
+
+
 # ---- several cases
 
 

@@ -167,12 +167,14 @@ def wobbly(value: float, seed: int, case: str) -> float:
 class Guests:
     """Stands in for `runs.measure`.
 
-    Under a cost model, cycles are a million divided by the throughput. counts: the instructions by the fate.
+    Under a cost model, cycles are a million divided by the throughput. counts: the instructions by the fate. whole:
+    likewise what is beside the caller's cost.
     """
 
     def __init__(self, value: Value = plain) -> None:
         self.value = value
         self.counts: Callable[[float], float] = lambda fate: 1000.0
+        self.whole: Callable[[float], dict[str, float]] = lambda fate: {}
         self.calls: list[tuple[str, int]] = []
         self.failures: dict[str, int] = {}
 
@@ -205,6 +207,7 @@ class Guests:
                 outcome.name: {
                     "cycles_per_op": 1e6 / outcome.metrics["throughput"],
                     "instructions_per_op": self.counts(float(fate)),
+                    **self.whole(float(fate)),
                 }
                 for outcome in outcomes
             } if bench.instrument else {},

@@ -91,6 +91,9 @@ def test_ticks_are_told_apart_and_leave_no_trace(bench: Bench) -> None:
     assert sum(part.instructions for part in (program, interrupts, threads)) == window.instructions
     assert sum(sum(part.millicycles) for part in (program, interrupts, threads)) == window.millicycles
     assert sum(block.cycles for block in window.blocks) == sum(program.millicycles)
+    assert window.in_softirqs is not None and window.in_idle is not None
+    assert sum(window.in_softirqs.millicycles) < sum(interrupts.millicycles) / 2  # a tick of its own leaves little
+    assert window.in_idle.instructions == 0  # the program never waits
 
 
 def test_a_huge_page_that_is_mapped_anew_is_huge(bench: Bench) -> None:
@@ -116,6 +119,7 @@ def test_string_instructions(bench: Bench, model: Model) -> None:
         assert window.user["string_instructions"] == times
         assert window.user["string_bytes"] == count * times
         assert window.user["instructions"] == 6 * times
+        assert window.steps == (5 + count) * times
         if model is not Model.COUNT:
             assert window.user["loads"] == window.user["stores"] == 0
             assert window.user["dtlb_walks_4k"] == 2 * -(-count // 4096)

@@ -16,6 +16,7 @@ from lab.guests.plugin import Operation, Spent, Window
 from lab.workloads.spec import Center, Measures
 
 NOTHING = {"instructions": 0}
+NONE = Spent(millicycles=(0, 0), user=NOTHING, kernel=NOTHING)
 
 
 def operation(cycles: int, *, user: int = 0, instructions: int = 1, interruptions: int = 0) -> Operation:
@@ -144,7 +145,45 @@ def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
          "mispredictions", "exceptions", "cr3_writes", "invlpgs", "tlb_invalidations", "zeroed_lines"), 1,
     )  # fmt: skip
     one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
-    assert costs.summarize([one])[name] > 0 or name == "user_cycles"
+    one = msgspec.structs.replace(one, in_softirqs=one.in_interrupts, in_idle=NONE, steps=1)
+    values = {**costs.summarize([one]), **costs.guest_times([one], None, step_ns=16, elapsed_ns=None)}
+    assert values[name] > 0 or name in ("user_cycles", "waited")
+
+
+def _with(one: Window, *, softirqs: int = 0, idle: Spent | None = None, steps: int | None = None) -> Window:
+    spent = Spent(millicycles=(0, softirqs), user=NOTHING, kernel=NOTHING)
+    return msgspec.structs.replace(one, in_softirqs=spent, in_idle=idle or NONE, steps=steps)
+
+
+def test_deferred_work_is_softirqs_and_threads_without_idle() -> None:
+    idle = Spent(millicycles=(0, 6_000), user=NOTHING, kernel=NOTHING)
+    two = [_with(window(1), softirqs=12_000, idle=idle), _with(window(1), softirqs=0, idle=idle)]
+    assert costs.summarize(two)["deferred_cycles"] == (12 + 10 - 6 + 10 - 6) / 2
+    assert "deferred_cycles" not in costs.summarize([window(1)])
+
+
+HALTED = Spent(millicycles=(0, 1), user=NOTHING, kernel={"instructions": 1})
+
+
+@pytest.mark.parametrize(
+    ("idle", "elapsed_ns", "expected"),
+    [
+        (NONE, 1_700, {"guest_time": 800, "waited": 0}),  # what is beyond the steps is no wait
+        (NONE, None, {"guest_time": 800, "waited": 0}),
+        (HALTED, 2_000, {"guest_time": 1_000, "waited": 200}),
+        (HALTED, 1_500, {"guest_time": 800, "waited": 0}),  # less than was executed
+        (HALTED, None, {}),
+    ],
+)
+def test_guest_time_is_what_was_executed_and_what_was_waited(
+    idle: Spent, elapsed_ns: float | None, expected: dict[str, float]
+) -> None:
+    one = _with(window(1, operations=[operation(1)] * 2), idle=idle, steps=100)
+    assert costs.guest_times([one], None, step_ns=16, elapsed_ns=elapsed_ns) == expected
+
+
+def test_guest_time_is_not_known_of_older_output() -> None:
+    assert costs.guest_times([window(1)], None, step_ns=16, elapsed_ns=1_000) == {}
 
 
 def _kinds(operations: Sequence[Operation], *kinds: tuple[dict[str, int], dict[str, int]]) -> Window:

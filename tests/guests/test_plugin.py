@@ -48,7 +48,7 @@ def test_output() -> None:
     ("lines", "message"),
     [
         ((), "does not begin with a header"),
-        ((HEADER.replace('schema":3', 'schema":4'), END), "schema 4 is not known"),
+        ((HEADER.replace('schema":3', 'schema":5'), END), "schema 5 is not known"),
         ((HEADER, WINDOW, END), "out of order"),
         ((HEADER, WINDOW, PROFILE.replace('sequence":0', 'sequence":1'), END), "out of order"),
         ((HEADER, WINDOW, PROFILE), "its end is missing"),

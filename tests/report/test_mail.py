@@ -9,6 +9,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from lab.compare.results import AbResult
@@ -18,6 +19,7 @@ from lab.guests import channel
 from lab.kernels import trees
 from lab.report import by_hand, culprit, mail
 from lab.report.inputs import Comparisons
+from lab.stats.whole import Amount, Whole
 
 from ..fakes import result as fakeresult
 from ..fakes.build import own_folders
@@ -91,6 +93,17 @@ def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> Non
         assert marked in body
     assert "GLIBC_TUNABLES='a b' /usr/bin/alloc-burst --case layout-4632k\n" in body
     assert MODEL in body and "not measured on hardware" in " ".join(body.split())
+
+
+def test_a_draft_tells_the_whole_cost(tmp_path: Path, tree: Path) -> None:
+    cost = Whole(caller=Amount(base=100, test=158, ratio=1.58), elapsed=Amount(base=1e6, test=2e6, ratio=2.0))
+    document = result(
+        msgspec.structs.replace(SLOWER, whole=cost),
+        base=arm("HEAD^", "1", commit=git(tree, "rev-parse", "HEAD^")),
+        test=arm("HEAD", "2", commit=git(tree, "rev-parse", "HEAD")),
+    )
+    body = _parsed(mail.comparison(_report(tmp_path, tree, "HEAD^", document))).get_content()
+    assert "The whole cost of an operation: caller +58.0 %, elapsed 1 ms to 2 ms (+100.0 %)." in " ".join(body.split())
 
 
 def test_author_tree_and_command_are_there_once(tmp_path: Path, tree: Path) -> None:

@@ -2,6 +2,7 @@
 
 make bench-verdict                                          the tables quiet and power, five minutes on one core
 make bench-verdict ARGS='--table errors'                    also quiet, power, same, rounds, resumed, planned, steps
+make bench-verdict ARGS='--table whole'                     exact mode: work that others do, and waits
 make bench-verdict ARGS='--comparisons 2000 --jobs 2'       more comparisons a row, half a minute for 20 rounds of each
 make bench-verdict ARGS='--table errors --rounds 40'        with another number of planned rounds
 make bench-verdict ARGS='--table quiet --row 3'             that row alone, with the numbers it has in the table
@@ -21,7 +22,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from lab.stats import changepoints
+from lab.stats.verdict import Outcome
 
+from .simulation import whole_cost
 from .simulation.comparisons import Design, Figures, Noise, best_possible, figures, many
 
 BUDGET_S = 600.0
@@ -195,6 +198,17 @@ def rates(table: str, comparisons: int, seed: int, jobs: int, only: int | None, 
             _row(label, f"{f.found:.2f} %", f"{f.same:.2f} %", f"{f.covered:.2f} %", f"{f.blocks:.1f}")
 
 
+def whole(comparisons: int, seed: int, only: int | None) -> None:
+    """Exact mode, with work that threads do and with waits: how often a word is false, and what is found."""
+    _head("truth", "false", "false word", "improvement", "same", "unknown")
+    for number, (label, world, false) in enumerate(whole_cost.worlds()):
+        if only in (None, number + 1):
+            found = whole_cost.words(world, comparisons, seed + number)
+            wrong = found[false] if false else found[Outcome.IMPROVEMENT] + found[Outcome.REGRESSION]
+            shares = (wrong, found[Outcome.IMPROVEMENT], found[Outcome.SAME], found[Outcome.UNKNOWN])
+            _row(label, str(false or "any change"), *(f"{100 * share / comparisons:.2f} %" for share in shares))
+
+
 def steps(series: int, seed: int) -> None:
     """Series of nights without any step, looked at after every night to the hundredth: how many ever show one."""
     _head("100 nights without a step", "series with a step")
@@ -222,7 +236,10 @@ def main() -> None:
     """Simulate and print Markdown tables, row by row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--table", choices=["quiet", "power", *RATES, "steps"], action="append", help="only this table (repeatable)"
+        "--table",
+        choices=["quiet", "power", *RATES, "whole", "steps"],
+        action="append",
+        help="only this table (repeatable)",
     )
     parser.add_argument("--row", type=int, help="only this row of each table but power and steps")
     parser.add_argument("--rounds", type=int, help="planned rounds of the tables errors (20) and same (40)")
@@ -239,6 +256,8 @@ def main() -> None:
         if table in tables:
             rounds = asked.rounds or (2 * ROUNDS if table == "same" else ROUNDS)
             rates(table, asked.comparisons, asked.seed, asked.jobs, asked.row, rounds)
+    if "whole" in tables:
+        whole(asked.comparisons, asked.seed, asked.row)
     if "steps" in tables:
         steps(asked.comparisons, asked.seed)
 

@@ -49,6 +49,7 @@ def folder(tmp_path: Path, text: str) -> str:
         ("vcpus = 1", 'vcpus = 1\nfiles = ["a\\u0000b"]', 6, "is too long, or no name of a file"),
         ("vcpus = 1", "vcpus = 1\nfiles = ['../mine/../../x']", 6, "not inside the workload's folder"),
         ("vcpus = 1", "vcpus = 1\noperations = 'fault'", 6, "no [[metric]] is called 'fault'"),
+        ("vcpus = 1", "vcpus = 1\nelapsed = 'throughput'", 6, "no [[metric]] in ns is called 'throughput'"),
         ('better = "lower"', 'better = "lower"\npattern = "x"', 21, "has a pattern, and is read as json"),
         ('better = "lower"', 'better = "lower"\nparse = "regex"', 18, "needs a pattern"),
         ('better = "lower"', 'better = "lower"\nparse = "regex"\npattern = "(x"', 22, "not a regular expression"),

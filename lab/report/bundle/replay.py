@@ -170,7 +170,7 @@ def _boot(
     try:
         found = runs.boot_and_read(
             argv, folder, workload, [workload.case(name) for name in guest.cases],
-            modelled=instrument is not None, timeout_s=options.guest_timeout_s, running=running,
+            step_ns=opened.machine.step_ns if instrument else None, timeout_s=options.guest_timeout_s, running=running,
         )  # fmt: skip
         return found.on(boot.machine, boot.model)
     except GuestFailed as error:
