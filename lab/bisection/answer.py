@@ -57,6 +57,21 @@ class Function(Record, frozen=True, kw_only=True):
     cost: Cost = "cycles"
 
 
+class HunkSet(Record, frozen=True, kw_only=True):
+    """The hunks that carry a change, or a part of it.
+
+    share: of the difference between the ends. diff: its lines, from the old end to the new one, without context.
+    functions: those that the hunks are in, as git names them. smallest: False if fewer may do, too.
+    """
+
+    files: list[str]
+    hunks: int
+    share: float
+    diff: list[str]
+    functions: list[str] = msgspec.field(default_factory=list)
+    smallest: bool = True
+
+
 class Proof(Record, frozen=True, kw_only=True):
     """The comparisons that confirm or deny one culprit.
 
@@ -67,6 +82,8 @@ class Proof(Record, frozen=True, kw_only=True):
     reverted: the new end without the culprit against the new end, stored as `revert_result`.
     not_reverted: the reason why there is no such comparison.
     functions: those whose cost changed most, by `lab explain`.
+    applied: of hunks: the old end with them against the old end, stored as `applied_result`; else the reason why not
+    in `not_applied`.
     """
 
     confirmed: bool
@@ -79,6 +96,9 @@ class Proof(Record, frozen=True, kw_only=True):
     not_reverted: str | None = None
     functions: list[Function] = msgspec.field(default_factory=list)
     note: str | None = None
+    applied: Comparison | None = None
+    applied_result: str | None = None
+    not_applied: str | None = None
 
     @property
     def fresh_runs(self) -> str:
@@ -122,6 +142,7 @@ class Culprit(Record, frozen=True, kw_only=True):
     confidence: the probability that the culprit is among the suspects.
     inside: for a package, the result of a search among the commits between the two sources, or the way to one.
     inside_result: the name of that search's result.
+    hunks: of a search among files or hunks; `commit` is then the new end with these hunks of the old one.
     """
 
     commit: str
@@ -140,6 +161,7 @@ class Culprit(Record, frozen=True, kw_only=True):
     inside_result: str | None = None
     proof: Proof | None = None
     instructions: Comparison | None = None
+    hunks: HunkSet | None = None
 
     @property
     def is_single(self) -> bool:

@@ -80,7 +80,7 @@ class Prover:
         culprit = self.history.find(change.commit)
         self.work.progress.log(f"{culprit.name} changed it by {percent(change.effect.ratio)}; proving that")
         place = self.place(culprit)
-        base, test = (self._arm(spec) for spec in (self._parent(change), culprit.spec))
+        base, test = (self._arm(spec) for spec in self._sides(change))
         result = self._compare(place / "parent", base, test, f"{culprit.name} against its parent, fresh seeds")
         fresh = self._comparison(result)
         same_image = self._booted(result, "base") == self._booted(result, "test")
@@ -95,13 +95,14 @@ class Prover:
         confidence = 0.0 if denied else 1 - fresh.p_value
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)
 
-    def _parent(self, change: Culprit) -> str:
-        """The kernel to compare a culprit with, as a spec."""
+    def _sides(self, change: Culprit) -> tuple[str, str]:
+        """The kernel to compare a culprit with, and the culprit's, as specs."""
+        culprit = self.history.find(change.commit).spec
         if self.history.kind != "commits":
-            return self.history.find(change.before).spec
+            return self.history.find(change.before).spec, culprit
         # With path limits the parent in the range may be far off; the commit itself is to be convicted.
         suffix = self.history.new.spec.removeprefix(self.history.new.id)
-        return f"{change.commit}^{suffix}"
+        return f"{change.commit}^{suffix}", culprit
 
     def _complete(self, change: Culprit) -> Culprit:
         """A change found by boots, with the revert, and the functions by exact mode: counting needs no clock."""

@@ -232,6 +232,14 @@ def _change(found: Culprit) -> str:
     return f"{kind} by one of {len(found.suspects)} that could not be told apart, up to {short(found.commit)}{rest}"
 
 
+def searched(answer: Answer) -> str:
+    """The number of commits, or of other steps, that a bisection searched."""
+    kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
+    if answer.kind in ("files", "hunks"):
+        return f"{answer.candidates} {kind} that the builds read differ"
+    return f"{answer.candidates} {kind}, the {answer.terms[1]} end included"
+
+
 def limits(answer: Answer) -> str:
     """The limits of a range."""
     parents = " (first parents only)" if answer.first_parent else ""
