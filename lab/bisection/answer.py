@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.bisection.commit_range import Candidate
+from lab.bisection.commit_range import SPLIT, Candidate
 from lab.compare.explain import Cost
 from lab.compare.results import ResultEnvironment
 from lab.core import records
@@ -244,6 +244,11 @@ class Answer(Record, frozen=True, kw_only=True):
             end = words.index("--") if "--" in words else len(words)
             words[end:end] = ["--tree", self.tree]
         return shlex.join(words)
+
+    @property
+    def is_split(self) -> bool:
+        """True of a search among files or hunks."""
+        return self.kind in SPLIT
 
     @property
     def named(self) -> bool:

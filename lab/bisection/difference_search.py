@@ -28,8 +28,8 @@ def mix_name(mix: Mix) -> str:
 MOST_FILES = 64
 """With more files, the search does not begin with all of them: hardly anything less would build."""
 
-MOST_REPAIRS = 8
-"""Builds that are spent on one mix that does not build."""
+MOST_REPAIRS, MORE_REPAIRS = 8, 2
+"""Builds that are spent on one mix that does not build, and on one after a mix that took a part of the change back."""
 
 MOST_BUILDS = 96
 """Builds after which a search gives up: what was found by then is its answer."""
@@ -126,7 +126,7 @@ class Search:
             if last and len(self.difference.by_path) > MOST_FILES and best[0]:
                 break
             grown = list(range(len(self.difference.hunks))) if last else [*grown, *tier]
-            mix, result = self._repaired(frozenset(grown), len(tiers) - number)
+            mix, result = self._repaired(frozenset(grown), len(tiers) - number, first=not best[0])
             if result.share is None:
                 continue
             grown = list(mix)
@@ -136,12 +136,12 @@ class Search:
                 break
         return best
 
-    def _repaired(self, mix: Mix, tiers_left: int) -> tuple[Mix, Result]:
+    def _repaired(self, mix: Mix, tiers_left: int, *, first: bool) -> tuple[Mix, Result]:
         """A mix that builds, by what the failing build names: hunks are added, and where that spreads, left out."""
         left = tiers_left + delta.tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
         base, seen, may_add = mix, {mix}, True
-        for _ in range(MOST_REPAIRS):
+        for _ in range(MOST_REPAIRS if first else MORE_REPAIRS):
             if result.share is not None or not result.errors:
                 break
             said = suspects.complaint(result.errors)

@@ -25,7 +25,7 @@ _DIFF = (
     "diff", "--unified=0", "--inter-hunk-context=2", "--no-renames", "--no-ext-diff", "--no-textconv", "--histogram",
     "--no-color",
 )  # fmt: skip
-_CONTEXT_OF_BUILDS = ("Makefile", "Kbuild", "Kconfig")
+_OF_KBUILD = ("Makefile", "Kbuild", "Kconfig")
 
 
 def history(old: KernelSpec, new: KernelSpec, kind: Kind) -> History:
@@ -72,7 +72,8 @@ class Sources:
             env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(trees.open_tree(old.tree).repo.git_dir / "objects")}
         ids = old.tree_id, new.tree_id
         names = repo.git("diff", "--name-only", "--no-renames", "-z", *ids, env=env).split("\0")
-        chosen = [name for name in names if name and _is_read(name, read)]
+        folders = {name.rpartition("/")[0] for name in read}
+        chosen = [name for name in names if name and _is_read(name, read, folders)]
         found: list[Hunk] = []
         for start in range(0, len(chosen), 400):
             pathspecs = [f":(literal){name}" for name in chosen[start : start + 400]]
@@ -108,11 +109,11 @@ class Sources:
         return f"{kept}+{place}{suffix}"
 
 
-def _is_read(name: str, read: Set[str]) -> bool:
+def _is_read(name: str, read: Set[str], folders: Set[str]) -> bool:
     """True for a file that a build reads: one that is noted, or one of kbuild's in a folder of such files."""
     if not build.is_input(name):
         return False
     if not read or name in read:
         return True
     path = PurePosixPath(name)
-    return path.name.startswith(_CONTEXT_OF_BUILDS) and str(path.parent) in {name.rpartition("/")[0] for name in read}
+    return path.name.startswith(_OF_KBUILD) and name.rpartition("/")[0] in folders

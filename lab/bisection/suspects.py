@@ -46,15 +46,15 @@ def tiers(difference: Difference) -> list[list[int]]:
 
 
 def _akin(difference: Difference, paths: Sequence[str]) -> list[str]:
-    """The files with hunks that share a rare changed name with those of some files, most such names first."""
+    """The files with hunks that share a rare name of only one end with those of some files, most such names first."""
     frequency = Counter(word for words in difference.words for word in words)
-    mine = {word for path in paths for number in difference.by_path[path] for word in difference.words[number]}
-    rare = {word for word in mine if frequency[word] <= _RARE}
+    mine = [number for path in paths for number in difference.by_path[path]]
+    rare = {word for word in _words(difference, mine, "-") ^ _words(difference, mine, "+") if frequency[word] <= _RARE}
     shared: Counter[str] = Counter()
     for number, hunk in enumerate(difference.hunks):
         if hunk.path not in paths and (common := len(difference.words[number] & rare)):
             shared[hunk.path] += common
-    return [path for path, _ in shared.most_common(8)]
+    return [path for path, common in shared.most_common(4) if common > 1]
 
 
 def _beside(difference: Difference, paths: Sequence[str]) -> list[str]:
@@ -79,11 +79,15 @@ def by_suspicion(difference: Difference, numbers: Collection[int]) -> list[int]:
 
 
 def clusters(difference: Difference, numbers: Sequence[int]) -> list[list[int]]:
-    """Hunks that share a changed name, put together: one hardly builds without the other. In the given order."""
-    frequency = Counter(word for number in numbers for word in _own_words(difference, number))
+    """Hunks that share a name which only one end has, put together: one hardly builds without the other.
+
+    In the given order.
+    """
+    before, after = (_words(difference, numbers, side) for side in "-+")
+    one_sided = before ^ after
     groups: list[tuple[list[int], set[str]]] = []
     for number in numbers:
-        words = {word for word in _own_words(difference, number) if frequency[word] > 1}
+        words = set(difference.words[number] & one_sided)
         joined = [group for group in groups if group[1] & words]
         members = [member for group in joined for member in group[0]]
         groups = [group for group in groups if group not in joined]
@@ -91,13 +95,10 @@ def clusters(difference: Difference, numbers: Sequence[int]) -> list[list[int]]:
     return sorted((members for members, _ in groups), key=lambda members: numbers.index(members[0]))
 
 
-def _own_words(difference: Difference, number: int) -> frozenset[str]:
-    """The names that are on one side of a hunk alone: what it adds or removes."""
-    sides: dict[str, set[str]] = {"+": set(), "-": set()}
-    for line in difference.hunks[number].lines:
-        if line[:1] in sides:
-            sides[line[0]] |= set(_WORD.findall(line[1:]))
-    return frozenset(sides["+"] ^ sides["-"])
+def _words(difference: Difference, numbers: Collection[int], side: str) -> set[str]:
+    """The names on the lines of one side of some hunks."""
+    lines = (line[1:] for number in numbers for line in difference.hunks[number].lines if line[:1] == side)
+    return {word for line in lines for word in _WORD.findall(line)}
 
 
 class Complaint(NamedTuple):

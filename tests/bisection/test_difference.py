@@ -62,9 +62,12 @@ def test_the_answer_is_shown_in_every_format(bisector: Bisector) -> None:
     shown = bisector.capsys.readouterr().out
     for part in ("14 hunks that the builds read differ", "100 % of the change", "in f1()", "cost 130", "other way"):
         assert part in shown, shown
-    for form in ("md", "html", "json"):
+    for form in ("md", "html", "json", "mail"):
         assert main.run(["report", "latest", "--format", form]) == 0
         assert "mm/slow.c" in bisector.capsys.readouterr().out
+    assert main.run(["report", "latest", "--format", "mail"]) == 0
+    mail = bisector.capsys.readouterr().out
+    assert f"{ends[0][:12]}..{ends[1][:12]}" in mail and "+        cost 130" in mail
     assert bisector.run("status") == 0 and "finished" in bisector.printed
     assert bisector.run("log") == 0 and bisector.printed.startswith("# lab bisect --old")
 
