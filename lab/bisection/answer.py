@@ -48,13 +48,24 @@ class Posterior(Record, frozen=True, kw_only=True):
 
 
 class Function(Record, frozen=True, kw_only=True):
-    """A function whose cost of an operation changed. cost: its unit, modelled cycles or instructions."""
+    """A function whose cost of an operation changed. cost: its unit, modelled cycles or instructions.
+
+    base_calls, test_calls: for one operation; None where they are not known.
+    """
 
     name: str
     space: str
     base: float
     test: float
     cost: Cost = "cycles"
+    base_calls: float | None = None
+    test_calls: float | None = None
+
+    @property
+    def own(self) -> float:
+        """The change of its cost that more or fewer calls do not explain: these are its callers' doing."""
+        calls = self.test_calls / self.base_calls if self.base_calls and self.test_calls else 1.0
+        return abs(self.test - self.base * calls)
 
 
 class HunkSet(Record, frozen=True, kw_only=True):
@@ -62,6 +73,7 @@ class HunkSet(Record, frozen=True, kw_only=True):
 
     share: of the difference between the ends. diff: its lines, from the old end to the new one, without context.
     functions: those that the hunks are in, as git names them. smallest: False if fewer may do, too.
+    commits: those that touched the lines, each as its id and subject, where the tree has the history.
     """
 
     files: list[str]
@@ -70,6 +82,7 @@ class HunkSet(Record, frozen=True, kw_only=True):
     diff: list[str]
     functions: list[str] = msgspec.field(default_factory=list)
     smallest: bool = True
+    commits: list[str] = msgspec.field(default_factory=list)
 
 
 class Proof(Record, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ class DifferenceRunner(ExactRunner):
             functions = Prover(session, self.work).explain(session.folder / "explain", old, new)
         except LabError as error:
             log(f"the functions that changed are not known: {error.message}")
-        moved = {one.name: abs(one.test - one.base) for one in functions if one.space == "kernel"}
+        moved = {one.name: one.own for one in functions if one.space == "kernel"}
         whole = sum(moved.values())
         read = self.measurer.files_read(plan.old.spec) | self.measurer.files_read(plan.new.spec)
         made = Sources(plan.old.spec, plan.new.spec).difference(
@@ -119,6 +119,15 @@ def _candidate(session: Session, difference: Difference, mix: Mix) -> Candidate:
 class DifferenceProver(Prover):
     """Confirms the parts of a search among files or hunks, both ways."""
 
+    def _prove(self, change: Culprit) -> Culprit:
+        """A part with its proof, and the commits that touched its lines."""
+        proved = super()._prove(change)
+        mix, difference = self._mix(change.commit), self.session.difference
+        if proved.hunks is None or mix is None or difference is None:
+            return proved
+        commits = Sources(self.plan.old.spec, self.plan.new.spec).commits(difference, mix)
+        return replace(proved, hunks=replace(proved.hunks, commits=commits))
+
     def _sides(self, change: Culprit) -> tuple[str, str]:
         """The new end without the hunks, and the new end."""
         return self.history.find(change.commit).spec, self.history.new.spec
@@ -127,8 +136,7 @@ class DifferenceProver(Prover):
         """The proof with the other way: the old end with the hunks against the old end."""
         difference = self.session.difference
         assert difference is not None  # noqa: S101
-        mix = next((m for m in self._mixes() if mix_name(m) == culprit.id), None)
-        if mix is None:
+        if (mix := self._mix(culprit.id)) is None:
             return proof
         place, sources = self.place(culprit), Sources(self.plan.old.spec, self.plan.new.spec)
         spec = sources.applied(difference, mix, place.resolve() / f"apply-{culprit.name}.patch")
@@ -143,10 +151,11 @@ class DifferenceProver(Prover):
         note = None if confirmed else f"the older end with them changes by {percent(applied.ratio)}"
         return replace(proof, applied=applied, applied_result=result.result, confirmed=confirmed, note=note)
 
-    def _mixes(self) -> list[Mix]:
+    def _mix(self, name: str) -> Mix | None:
+        """The hunks of a part; None of the old end, which has all."""
         state = self.session.state
         found = state.found if isinstance(state, DifferenceState) else None
-        return [part.mix for part in found.parts] if found else []
+        return next((part.mix for part in found.parts if mix_name(part.mix) == name), None) if found else None
 
 
 def _same_side(one: float | None, other: float | None) -> bool:

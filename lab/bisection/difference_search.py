@@ -25,8 +25,8 @@ def mix_name(mix: Mix) -> str:
     return f"mix-{records.digest(sorted(mix))[:10]}"
 
 
-MOST_FILES = 64
-"""With more files, the search does not begin with all of them: hardly anything less would build."""
+MOST_FILES, MOST_MORE_FILES = 64, 4
+"""With more files that differ, no more than a few are added at a time to those that take a part of the change back."""
 
 MOST_REPAIRS, MORE_REPAIRS = 8, 2
 """Builds that are spent on one mix that does not build, and on one after a mix that took a part of the change back."""
@@ -119,17 +119,18 @@ class Search:
     def _grown(self) -> tuple[Mix, float]:
         """A mix that takes all of the change back, or most of what can be built; none if nothing takes any back."""
         best: tuple[Mix, float] = (frozenset(), 0.0)
-        grown: list[int] = []
+        grown: Mix = frozenset()
         tiers = suspects.tiers(self.difference)
         for number, tier in enumerate(tiers):
             last = number == len(tiers) - 1
-            if last and len(self.difference.by_path) > MOST_FILES and best[0]:
-                break
-            grown = list(range(len(self.difference.hunks))) if last else [*grown, *tier]
-            mix, result = self._repaired(frozenset(grown), len(tiers) - number, first=not best[0])
-            if result.share is None:
+            files = len(self.difference.paths(tier))
+            if best[0] and files > MOST_MORE_FILES and len(self.difference.by_path) > MOST_FILES:
                 continue
-            grown = list(mix)
+            wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
+            mix, result = self._repaired(wanted, len(tiers) - number, first=not best[0])
+            if result.share is None:
+                continue  # its files are set aside
+            grown = mix
             if abs(1 - result.share) < abs(1 - best[1]) - self.tolerance / 2:
                 best = mix, result.share
             if self._is(result.share, 1.0):

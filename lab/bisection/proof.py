@@ -196,6 +196,8 @@ class Prover:
                 base=_digits(explanation.per_operation(row, "base", cost)),
                 test=_digits(explanation.per_operation(row, "test", cost)),
                 cost=cost,
+                base_calls=_optional(explanation.calls_per_operation(row, "base")),
+                test_calls=_optional(explanation.calls_per_operation(row, "test")),
             )
             for row in explain.differing(explanation, cost)[:_FUNCTIONS]
         ]
@@ -204,6 +206,10 @@ class Prover:
 def _same_side(one: Comparison, other: Comparison) -> bool:
     """True if both changes go in the same direction."""
     return one.ratio is None or other.ratio is None or (one.ratio > 1) == (other.ratio > 1)
+
+
+def _optional(value: Fraction | None) -> float | None:
+    return None if value is None else _digits(value)
 
 
 def _digits(value: Fraction) -> float:

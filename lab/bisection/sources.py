@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lab.bisection import hunks
-from lab.bisection.commit_range import Candidate, History, Kind
+from lab.bisection.commit_range import Candidate, History, Kind, is_ancestor
 from lab.bisection.difference_search import Mix
 from lab.bisection.hunks import Difference, Hunk
 from lab.core import records
@@ -25,6 +25,7 @@ _DIFF = (
     "diff", "--unified=0", "--inter-hunk-context=2", "--no-renames", "--no-ext-diff", "--no-textconv", "--histogram",
     "--no-color",
 )  # fmt: skip
+_MOST_TRACED = 40
 _OF_KBUILD = ("Makefile", "Kbuild", "Kconfig")
 
 
@@ -90,6 +91,22 @@ class Sources:
         """The spec of the old end with a mix's hunks of the new one."""
         others = frozenset(range(len(difference.hunks))) - mix
         return self._patched(self.old, difference, others, difference.paths(mix), place)
+
+    def commits(self, difference: Difference, mix: Mix) -> list[str]:
+        """The commits between the ends that touched the lines of some hunks, the newest first; none without history."""
+        old, new = _source(self.old), _source(self.new)
+        repo = trees.open_tree(new.tree).source
+        if old.tree != new.tree or (old.patches or new.patches) or not is_ancestor(repo, old.commit, new.commit):
+            return []
+        found: dict[str, None] = {}
+        for number in sorted(mix)[:_MOST_TRACED]:
+            hunk = difference.hunks[number]
+            span = f"{max(hunk.new_start, 1)},+{max(hunk.new_count, 1)}:{hunk.path}"
+            limits = ("--", hunk.path) if hunk.whole else ()
+            lines = () if hunk.whole else ("-L", span)
+            text = repo.git("log", "-s", "--format=%h %s", *lines, f"{old.commit}..{new.commit}", *limits)
+            found |= dict.fromkeys(text.splitlines())
+        return list(found)
 
     def _patched(self, end: KernelSpec, difference: Difference, mix: Mix, paths: Collection[str], place: Path) -> str:
         old, new, mine = _source(self.old), _source(self.new), _source(end)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lab.bisection.hunks import Difference, hunk_at
 
-_QUOTED = re.compile(r"['`]([^'`]+)'")  # builds have LC_ALL=C
+_QUOTED = re.compile(r"[\u2018'`]([^\u2018\u2019'`]+)[\u2019']")
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?error:")
 _TARGET = re.compile(r"No rule to make target '([^']+)\.o'")
@@ -37,7 +37,8 @@ def tiers(difference: Difference) -> list[list[int]]:
         scores[hunk.path] += 3 * inside + sum(named[name] for name in words[number] & named.keys())
     first = [path for path in sorted(scores, key=lambda path: -scores[path]) if scores[path] > 0]
     found, seen = [], set[str]()
-    for paths in (first[:1], first[1:4], _akin(difference, first[:4]), first[4:], _beside(difference, first)):
+    alone = [[path] for path in first[:4]]
+    for paths in (*alone, _akin(difference, first[:4]), first[4:], _beside(difference, first)):
         fresh = [path for path in dict.fromkeys(paths) if path not in seen]
         seen.update(fresh)
         found.append([number for path in fresh for number in by_path[path]])

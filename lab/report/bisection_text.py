@@ -96,6 +96,7 @@ def _hunks(kind: str, title: str, hunks: HunkSet) -> Iterator[str]:
     fewer = "" if hunks.smallest else ", or fewer"
     yield f"    {plural(hunks.hunks, 'hunk')}{fewer}: {100 * hunks.share:.0f} % of the change"
     yield from (f"    in {name}()" for name in hunks.functions)
+    yield from (f"    touched by {commit}" for commit in hunks.commits)
     yield from (f"    | {line}" for line in wording.diff(hunks)[:_MOST_LINES])
     if (left := len(hunks.diff) - _MOST_LINES) > 0:
         yield f"    and {left} more lines (--json has all)"

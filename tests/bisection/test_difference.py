@@ -51,6 +51,7 @@ def test_a_hunk_is_found_and_proved_both_ways(bisector: Bisector) -> None:
     proof = found.proof
     assert proof is not None and proof.confirmed and proof.fresh is not None and proof.applied is not None
     assert proof.fresh.ratio == pytest.approx(100 / 130) == proof.applied.ratio, "throughput, both ways"
+    assert [commit.partition(" ")[2] for commit in found.hunks.commits] == ["a change"]
     applied = result_folders.load_result(result_folders.open_folder(proof.applied_result or ""))
     assert not set(applied.seeds) & set(answer.seeds)
 

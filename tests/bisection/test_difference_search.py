@@ -49,7 +49,9 @@ class Kernels:
                 return Result(None, (f"{place}passing argument 2 of 'elsewhere' from incompatible pointer type",))
             if number in self.needs and self.needs[number][0] not in mix:
                 self.failed += 1
-                return Result(None, (f"{place}'struct pipe' has no member named '{self.needs[number][1]}'",))
+                return Result(
+                    None, (f"{place}\u2018struct pipe\u2019 has no member named \u2018{self.needs[number][1]}\u2019",)
+                )
         return Result(sum(share for hunks, share in self.effects.items() if hunks <= mix))
 
     def search(self, *, hunks: bool = True) -> Found:
