@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from lab.bisection.answer import Answer, Function
+from lab.bisection.journal import Event, Journal
 from lab.bisection.proof import Prover
 from lab.cli import main
 from lab.compare import result_folders
@@ -124,11 +125,14 @@ def test_the_sources_may_be_of_two_trees(bisector: Bisector, tmp_path: Path) -> 
     assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
 
 
-@pytest.mark.parametrize("guests", [6, 7, 8])
-def test_a_stop_at_any_guest_resumes_to_the_same_answer(
+@pytest.mark.parametrize("guests", [6, 8])
+def test_a_budget_that_is_used_up_leaves_the_rest_to_resume(
     bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
 ) -> None:
-    ends = planted(bisector.tree, {"mm/a.c": text("cost 100", "q")}, {"mm/a.c": text("cost 130", "Q")})
+    ends = (
+        commit(bisector.tree, {"mm/a.c": text("cost 100", "q")}),
+        commit(bisector.tree, {"mm/a.c": text("cost 130", "Q")}),
+    )
     with monkeypatch.context() as patch:
         over = property(lambda work: work.deadline and len(bisector.guests.calls) >= guests)
         patch.setattr(Work, "out_of_time", over)
@@ -136,10 +140,39 @@ def test_a_stop_at_any_guest_resumes_to_the_same_answer(
     assert stopped.outcome == "undecided" and "budget" in stopped.reason
     assert bisector.run("status") == 0
     assert bisector.run("resume", "--json") == 0
-    resumed = msgspec.json.decode(bisector.printed, type=Answer)
-    whole = by(bisector, "hunks", ends)
-    assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
-    assert [step.commit for step in resumed.path] == [step.commit for step in whole.path]
+    (found,) = msgspec.json.decode(bisector.printed, type=Answer).changes
+    assert found.hunks is not None and found.hunks.hunks == 1 and found.proof is not None and found.proof.confirmed
+
+
+def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one whose kernel does not build: the search asks for the same mixes in the same order."""
+    ends = (
+        commit(
+            bisector.tree, {"mm/a.c": text("cost 100", "q", "uses old"), "mm/b.h": text("has old"), "mm/c.c": "c\n"}
+        ),
+        commit(
+            bisector.tree, {"mm/a.c": text("cost 130", "Q", "uses new"), "mm/b.h": text("has new"), "mm/c.c": "C\n"}
+        ),
+    )
+    whole, append = by(bisector, "hunks", ends), Journal.append
+    assert whole.skipped and len(whole.path) >= 4
+    for stop in range(1, 4 + len(whole.path)):
+        left = [stop]
+
+        def until_stopped(journal: Journal, event: Event, left: list[int] = left) -> None:
+            append(journal, event)
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "append", until_stopped)
+            words = ["--by", "hunks", "--old", ends[0], "--new", ends[1], "--tree", str(bisector.tree)]
+            assert bisector.run(*words, "-w", bisector.workload) == 130
+        assert bisector.run("resume", "--json") == 0
+        resumed = msgspec.json.decode(bisector.printed, type=Answer)
+        assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
+        assert [step.commit for step in resumed.path] == [step.commit for step in whole.path]
 
 
 def test_what_cannot_be_split_is_refused(bisector: Bisector) -> None:
