@@ -33,7 +33,8 @@ def tiers(difference: Difference) -> list[list[int]]:
     named = difference.functions
     scores: defaultdict[str, float] = defaultdict(float)
     for number, hunk in enumerate(difference.hunks):
-        inside = sum(named.get(name, 0.0) for name in hunk.functions)
+        # A header declares functions: what it has inline has no function of its own to be named.
+        inside = 0.0 if hunk.path.endswith(".h") else sum(named.get(name, 0.0) for name in hunk.functions)
         scores[hunk.path] += 3 * inside + sum(named[name] for name in words[number] & named.keys())
     first = [path for path in sorted(scores, key=lambda path: -scores[path]) if scores[path] > 0]
     found, seen = [], set[str]()
