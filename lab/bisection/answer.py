@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.bisection.commit_range import Candidate
+from lab.bisection.commit_range import SPLIT, Candidate
 from lab.compare.explain import Cost
 from lab.compare.results import ResultEnvironment
 from lab.core import records
@@ -49,13 +49,41 @@ class Posterior(Record, frozen=True, kw_only=True):
 
 
 class Function(Record, frozen=True, kw_only=True):
-    """A function whose cost of an operation changed. cost: its unit, modelled cycles or instructions."""
+    """A function whose cost of an operation changed. cost: its unit, modelled cycles or instructions.
+
+    base_calls, test_calls: for one operation; None where they are not known.
+    """
 
     name: str
     space: str
     base: float
     test: float
     cost: Cost = "cycles"
+    base_calls: float | None = None
+    test_calls: float | None = None
+
+    @property
+    def own(self) -> float:
+        """The change of its cost that more or fewer calls do not explain: these are its callers' doing."""
+        calls = self.test_calls / self.base_calls if self.base_calls and self.test_calls else 1.0
+        return abs(self.test - self.base * calls)
+
+
+class HunkSet(Record, frozen=True, kw_only=True):
+    """The hunks that carry a change, or a part of it.
+
+    share: of the difference between the ends. diff: its lines, from the old end to the new one, without context.
+    functions: those that the hunks are in, as git names them. smallest: False if fewer may do, too.
+    commits: those that touched the lines, each as its id and subject, where the tree has the history.
+    """
+
+    files: list[str]
+    hunks: int
+    share: float
+    diff: list[str]
+    functions: list[str] = msgspec.field(default_factory=list)
+    smallest: bool = True
+    commits: list[str] = msgspec.field(default_factory=list)
 
 
 class Proof(Record, frozen=True, kw_only=True):
@@ -68,6 +96,8 @@ class Proof(Record, frozen=True, kw_only=True):
     reverted: the new end without the culprit against the new end, stored as `revert_result`.
     not_reverted: the reason why there is no such comparison.
     functions: those whose cost changed most, by `lab explain`.
+    applied: of hunks: the old end with them against the old end, stored as `applied_result`; else the reason why not
+    in `not_applied`.
     """
 
     confirmed: bool
@@ -80,6 +110,9 @@ class Proof(Record, frozen=True, kw_only=True):
     not_reverted: str | None = None
     functions: list[Function] = msgspec.field(default_factory=list)
     note: str | None = None
+    applied: Comparison | None = None
+    applied_result: str | None = None
+    not_applied: str | None = None
 
     @property
     def fresh_runs(self) -> str:
@@ -123,6 +156,7 @@ class Culprit(Record, frozen=True, kw_only=True):
     confidence: the probability that the culprit is among the suspects.
     inside: for a package, the result of a search among the commits between the two sources, or the way to one.
     inside_result: the name of that search's result.
+    hunks: of a search among files or hunks; `commit` is then the new end with these hunks of the old one.
     """
 
     commit: str
@@ -142,6 +176,7 @@ class Culprit(Record, frozen=True, kw_only=True):
     proof: Proof | None = None
     instructions: Comparison | None = None
     whole: Whole | None = None
+    hunks: HunkSet | None = None
 
     @property
     def is_single(self) -> bool:
@@ -225,6 +260,11 @@ class Answer(Record, frozen=True, kw_only=True):
             end = words.index("--") if "--" in words else len(words)
             words[end:end] = ["--tree", self.tree]
         return shlex.join(words)
+
+    @property
+    def is_split(self) -> bool:
+        """True of a search among files or hunks."""
+        return self.kind in SPLIT
 
     @property
     def named(self) -> bool:

@@ -17,7 +17,10 @@ from lab.kernels.build import TreeSource
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.kernels.trees import Tree
 
-Kind = Literal["commits", "packages", "patches", "options"]
+Kind = Literal["commits", "packages", "patches", "options", "files", "hunks"]
+SPLIT = ("files", "hunks")
+"""The kinds of a search without history; its candidates are mixes of both ends, added as they are tried."""
+
 _FIELDS = "%H%x00%P%x00%an <%ae>%x00%aI%x00%s"
 
 
@@ -90,7 +93,11 @@ class History(Record, frozen=True, kw_only=True):
     def resolve(self, number: int, layout: int = 0, *, progress: Progress = QUIET) -> KernelSpec:
         """The kernel of a candidate, or one with another layout; `UserError` if it cannot have one."""
         text = self[number].spec
-        return resolve(kernel_spec.with_layout(text, layout) if layout else text, self.tree, progress=progress)
+        return self.kernel(kernel_spec.with_layout(text, layout) if layout else text, progress)
+
+    def kernel(self, text: str, progress: Progress = QUIET) -> KernelSpec:
+        """The kernel of a spec, as a candidate has it."""
+        return resolve(text, self.tree, progress=progress)
 
 
 def _parents(candidate: Candidate, number: dict[str, int]) -> tuple[int, ...]:

@@ -100,6 +100,11 @@ class Measurer:
         needs = self.bench.workload.needs(self._series.cases)
         return spec.obtain(work or self.work, cc=self.plan.new.cc, needs=needs)
 
+    def files_read(self, spec: KernelSpec) -> set[str]:
+        """The files of the source that the build of a spec reads."""
+        needs = self.bench.workload.needs(self._series.cases)
+        return spec.files_read(self.work, cc=self.plan.new.cc, needs=needs)
+
     def measure(
         self,
         candidate: Candidate,
@@ -119,7 +124,7 @@ class Measurer:
         started = time.monotonic()
         try:
             with self._resolving:
-                spec = self.history.resolve(self.history.number(candidate.id), progress=self.work.progress)
+                spec = self.history.kernel(candidate.spec, self.work.progress)
             kernel = self.obtain(spec)
             image = identity(kernel, self.machine)
             arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))

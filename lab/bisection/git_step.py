@@ -21,7 +21,7 @@ from lab.bisection.plan import BisectPlan
 from lab.bisection.request import BisectRequest, Terms, plan_for
 from lab.bisection.session import JOURNAL, Session, conditions
 from lab.compare import result_folders
-from lab.core import paths, records
+from lab.core import git, paths, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
@@ -34,6 +34,7 @@ from lab.kernels.kernel import KernelSpec
 from lab.workloads import selection
 
 GOOD, BAD, UNTESTABLE = 0, 1, 125
+_LOG = ("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,18 @@ def take(request: BisectRequest, checkout: Path, work: Work) -> Decision:
         return decided(runner.state, reading)
 
 
+def in_session(checkout: Path) -> bool:
+    """True if `git bisect` is under way in a checkout."""
+    try:
+        return Path(git.run("-C", checkout, *_LOG).decode().rstrip("\n")).exists()
+    except CommandFailed:
+        return False
+
+
 def _begun_with(repo: Repo) -> tuple[Terms, tuple[str, str]] | None:
     """The ends that a running `git bisect` started with, from its own log."""
     try:
-        log = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")).read_text()
+        log = Path(repo.git(*_LOG)).read_text()
         terms = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_TERMS")).read_text().split()
     except (OSError, CommandFailed):
         return None

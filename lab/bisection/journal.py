@@ -30,6 +30,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     image: a digest of the kernel as booted, and of its settings.
     same_as: an earlier commit with the same image, whose values these are.
     layout: in live mode, the layout that cannot be tested; the commit itself can.
+    errors: of a build that failed, in a search among files or hunks: they name what is to be tried next.
     """
 
     commit: str
@@ -47,6 +48,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     build_s: float = 0.0
     run_s: float = 0.0
     at: str = ""
+    errors: list[str] = msgspec.field(default_factory=list)
 
     @property
     def failure(self) -> str:

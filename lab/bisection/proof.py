@@ -80,7 +80,7 @@ class Prover:
         culprit = self.history.find(change.commit)
         self.work.progress.log(f"{culprit.name} changed it by {percent(change.effect.ratio)}; proving that")
         place = self.place(culprit)
-        base, test = (self._arm(spec) for spec in (self._parent(change), culprit.spec))
+        base, test = (self._arm(spec) for spec in self._sides(change))
         result = self._compare(place / "parent", base, test, f"{culprit.name} against its parent, fresh seeds")
         fresh = self._comparison(result)
         same_image = self._booted(result, "base") == self._booted(result, "test")
@@ -95,13 +95,14 @@ class Prover:
         confidence = 0.0 if denied else 1 - fresh.p_value
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)
 
-    def _parent(self, change: Culprit) -> str:
-        """The kernel to compare a culprit with, as a spec."""
+    def _sides(self, change: Culprit) -> tuple[str, str]:
+        """The kernel to compare a culprit with, and the culprit's, as specs."""
+        culprit = self.history.find(change.commit).spec
         if self.history.kind != "commits":
-            return self.history.find(change.before).spec
+            return self.history.find(change.before).spec, culprit
         # With path limits the parent in the range may be far off; the commit itself is to be convicted.
         suffix = self.history.new.spec.removeprefix(self.history.new.id)
-        return f"{change.commit}^{suffix}"
+        return f"{change.commit}^{suffix}", culprit
 
     def _complete(self, change: Culprit) -> Culprit:
         """A change found by boots, with the revert, and the functions by exact mode: counting needs no clock."""
@@ -195,6 +196,8 @@ class Prover:
                 base=_digits(explanation.per_operation(row, "base", cost)),
                 test=_digits(explanation.per_operation(row, "test", cost)),
                 cost=cost,
+                base_calls=_optional(explanation.calls_per_operation(row, "base")),
+                test_calls=_optional(explanation.calls_per_operation(row, "test")),
             )
             for row in explain.differing(explanation, cost)[:_FUNCTIONS]
         ]
@@ -203,6 +206,10 @@ class Prover:
 def _same_side(one: Comparison, other: Comparison) -> bool:
     """True if both changes go in the same direction."""
     return one.ratio is None or other.ratio is None or (one.ratio > 1) == (other.ratio > 1)
+
+
+def _optional(value: Fraction | None) -> float | None:
+    return None if value is None else _digits(value)
 
 
 def _digits(value: Fraction) -> float:

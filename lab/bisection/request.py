@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec.structs import replace
 
-from lab.bisection import commit_range, series
+from lab.bisection import commit_range, series, sources
 from lab.bisection.commit_range import History
 from lab.bisection.exact_runner import chosen_metric
 from lab.bisection.plan import BisectPlan, Panics
@@ -113,6 +113,7 @@ class BisectRequest(Options, frozen=True, kw_only=True):
     recipe: str | None = None
     series: str | None = None
     options: tuple[str, str] | None = None
+    by: Literal["files", "hunks"] | None = None
     mode: str = "exact"
     max_seeds: int = defaults.MAX_SEEDS
     qemu: str = exact.QEMU
@@ -167,6 +168,8 @@ class BisectRequest(Options, frozen=True, kw_only=True):
 def plan(request: BisectRequest, command: Sequence[str], progress: Progress) -> tuple[BisectPlan, History]:
     """The plan, and the range that is searched."""
     request = request.completed()
+    if request.by:
+        return _plan_of_split(request, request.by, command, progress)
     if request.series or request.options:
         return _plan_of_series(request, command, progress)
     made = plan_for(request, *request.ends(), command, progress)
@@ -177,6 +180,18 @@ def plan(request: BisectRequest, command: Sequence[str], progress: Progress) -> 
         limits=request.paths,
     )
     return made, commits
+
+
+def _plan_of_split(
+    request: BisectRequest, by: Literal["files", "hunks"], command: Sequence[str], progress: Progress
+) -> tuple[BisectPlan, History]:
+    """A search among files or hunks needs no history: the ends may be of different trees."""
+    if request.series or request.options or request.first_parent or request.paths:
+        raise UserError(f"--by {by} splits what differs between two ends: no series, no options, no paths")
+    if request.mode == "live" or request.panics == "bad":
+        raise UserError(f"--by {by} needs exact mode, and numbers of both ends", hint="leave the other option out")
+    made = plan_for(request, *request.ends(), command, progress)
+    return replace(made, speculate=False), sources.history(made.old.spec, made.new.spec, by)
 
 
 def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Progress) -> tuple[BisectPlan, History]:

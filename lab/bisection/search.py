@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lab.bisection import exact_runner, packages
+from lab.bisection import difference_runner, exact_runner, packages
 from lab.bisection.answer import FILE, Answer, Culprit
+from lab.bisection.commit_range import SPLIT
+from lab.bisection.difference_runner import DifferenceProver
 from lab.bisection.exact_runner import ExactRunner
 from lab.bisection.proof import Prover
 from lab.bisection.search_state import SearchState
@@ -24,15 +26,18 @@ def conclude(session: Session, work: Work) -> Answer:
     """Do what is left of a session, and keep the answer."""
     started = time.monotonic()
     runner: ExactRunner | LiveRunner
+    prover = Prover(session, work)
     if session.plan.is_live:
         from lab.bisection import live_runner  # imports numpy, which exact mode does without
 
         runner = live_runner.start(session, work)
+    elif session.history.kind in SPLIT:
+        runner, prover = difference_runner.start(session, work), DifferenceProver(session, work)
     else:
         runner = exact_runner.start(session, work)
     runner.run()
     answer = summarize(session, runner.state, out_of_time=runner.out_of_time)
-    answer = Prover(session, work).prove(answer)
+    answer = prover.prove(answer)
     answer, whole = packages.search_between_packages(session, answer, conclude, work)
     work.progress.log(f"{time.monotonic() - started:.0f} s in all")
     if whole and not runner.out_of_time and not any(change.needs_proof for change in answer.changes):
@@ -59,7 +64,7 @@ def summarize(session: Session, state: SearchState, *, out_of_time: bool = False
         tree=history.tree,
         first_parent=history.first_parent,
         paths=history.paths,
-        candidates=len(history.candidates),
+        candidates=state.size,
         workload=plan.workload,
         case=plan.case or "",
         metric=state.metric.name,

@@ -35,6 +35,11 @@ class SearchState(ABC):
     metric: Metric
 
     @property
+    def size(self) -> int:
+        """The number of places that the change may be in."""
+        return len(self.history.candidates)
+
+    @property
     @abstractmethod
     def ends(self) -> Comparison | None:
         """The new end against the old one; None when there are no numbers of both."""

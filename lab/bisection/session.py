@@ -6,6 +6,8 @@
 <folder>/commits/*/runs/   every guest of every commit
 <folder>/ends/             the comparison of the ends that chose a case, where that was left open
 <folder>/proof/*/          comparisons that confirm a culprit, each a result of its own
+<folder>/difference.json   what differs, in a search among files or hunks
+<folder>/mixes/*.patch     the patch that makes each mix of the new end, in such a search
 <folder>/inside/*/         searches between the sources of two packages, each a bisection of its own
 <folder>/result.json       the finished answer
 """
@@ -20,7 +22,9 @@ from pathlib import Path
 from lab.bisection import answer
 from lab.bisection.answer import FILE, Status
 from lab.bisection.commit_range import Candidate, History
+from lab.bisection.difference_state import DifferenceState
 from lab.bisection.exact_state import ExactState
+from lab.bisection.hunks import Difference
 from lab.bisection.journal import Boot, Journal, Reading, Seeds, Undo, put_aside
 from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, SearchState
@@ -35,6 +39,7 @@ KIND = "bisect"
 PLAN = "plan.json"
 HISTORY = "history.json"
 JOURNAL = "journal.jsonl"
+DIFFERENCE = "difference.json"
 CONDITIONS = "conditions.json"
 
 
@@ -54,6 +59,7 @@ class Session:
     history: History
     journal: Journal
     conditions: Conditions | None = None
+    difference: Difference | None = None
 
     @property
     def state(self) -> SearchState | None:
@@ -67,9 +73,22 @@ class Session:
             return LiveState(self.plan, self.history, self.conditions.metric, self.journal.kept)
         if self.journal.seeds is None:
             return None
+        if self.difference is not None:
+            return self._difference_state(self.conditions.metric, self.difference)
         names = {self.history.old.id, *(candidate.id for candidate in self.history.candidates)}
         readings = {name: reading for name, reading in self.journal.readings.items() if name in names}
         return ExactState(plan=self.plan, history=self.history, metric=self.conditions.metric, readings=readings)
+
+    def _difference_state(self, metric: Metric, difference: Difference) -> SearchState:
+        ends, readings = [end.id for end in self.history.ends], self.journal.readings
+        return DifferenceState(
+            plan=self.plan,
+            history=self.history,
+            metric=metric,
+            readings={name: readings[name] for name in ends},
+            mixes={name: reading for name, reading in readings.items() if name not in ends},
+            difference=difference,
+        )
 
     def remaining(self) -> Remaining:
         """An estimate of what is left to measure; by the length of the range before there is a state."""
@@ -119,6 +138,7 @@ def load(folder: Path) -> Session:
         history=records.load(folder / HISTORY, History),
         journal=Journal(folder / JOURNAL),
         conditions=conditions(folder),
+        difference=records.load(folder / DIFFERENCE, Difference) if (folder / DIFFERENCE).exists() else None,
     )
 
 

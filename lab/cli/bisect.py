@@ -100,6 +100,11 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
     metavar="LIST LIST",
     help="Search the options that two kconfigs, or lists of settings, differ in.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(["files", "hunks"]),
+    help="Search what differs between the ends, without history: the files, or the hunks, that carry the change.",
+)
 @click.option("--first-parent", is_flag=True, default=None, help="Follow only the first parent of merges.")
 @options.mode
 @options.live_guest()
@@ -144,6 +149,7 @@ def bisect(
       lab bisect --old efa7df3e3bb5^ --new HEAD -w alloc-burst:layout-4632k
       lab bisect --mode live --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
       lab bisect --series 'deb:linux-image-6.12.*-cloud-amd64' -w alloc-burst:alternate-2048k-1400k
+      lab bisect --by hunks --old src:trixie-backports/7.2 --new src:trixie-backports/7.3 -w syscalls:pipe-stream
       lab bisect --cluster tcp://head:8786 --share /net/lab --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
       lab bisect --recipe alloc-burst
     """

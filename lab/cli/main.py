@@ -25,10 +25,10 @@ from click.shell_completion import (
 )
 
 from lab import __version__
-from lab.core.errors import LabError
+from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided
 
 # What `git bisect run` takes for "stop", and no verdict on the commit.
-_ABORT = 128
+_SKIP, _ABORT = 125, 128
 
 # Imported when used: `lab --help` should not wait for what `lab ab` needs.
 _COMMANDS = {
@@ -190,7 +190,36 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return status
     except BaseException as error:
-        return _status_of(error)
+        status = _status_of(error)
+        return _status_for_git(error) if _is_ab(arguments) and status > 1 and _in_git_bisect() else status
+
+
+def _is_ab(arguments: list[str]) -> bool:
+    return next((word for word in arguments if not word.startswith("-")), None) == "ab"
+
+
+def _in_git_bisect() -> bool:
+    """True if the current folder is a checkout in which `git bisect` is under way."""
+    from lab.bisection import git_step
+
+    return git_step.in_session(Path.cwd())
+
+
+def _status_for_git(error: BaseException) -> int:
+    """The status of a failed `lab ab` for `git bisect run`, which takes 2 to 124 for a bad commit: untestable, or stop.
+
+    A kernel that does not build, boot or decide is untestable; anything else says nothing about the commit.
+    """
+    match error:
+        case BuildFailed() | Undecided():
+            status = _SKIP
+        case GuestFailed():
+            status = _SKIP if error.kind.blames == "kernel" else _ABORT
+        case _:
+            status = _ABORT
+    means = "this commit cannot be tested" if status == _SKIP else "git stops"
+    click.echo(f"git bisect is under way: status {status}, {means}; `lab bisect step` decides commits", err=True)
+    return status
 
 
 def _run_for_git(arguments: list[str]) -> int:

@@ -174,14 +174,29 @@ class Repo:
         if patches:
             self.git("apply", "--cached", "--whitespace=nowarn", "--", *(path.absolute() for path in patches), env=env)
 
-    def tree_with(self, base: str, path: str, content: bytes) -> str:
-        """The id of a commit's or tree's tree with other content in one of its files."""
-        blob = self.git("hash-object", "-w", "--stdin", stdin=content)
+    def tree_with(self, base: str, files: Mapping[str, tuple[str, bytes] | None]) -> str:
+        """The id of a commit's or tree's tree with other files in it: mode and content by path, None for no file."""
+        listing = b""
+        for path, file in files.items():
+            mode, blob = "0", "0" * 40
+            if file is not None:
+                mode, blob = file[0], self.git("hash-object", "-w", "--stdin", stdin=file[1])
+            listing += f"{mode} {blob}\t{path}".encode() + b"\0"
         with process.scratch("lab-index-") as folder:
             env = {"GIT_INDEX_FILE": str(folder / "index")}
             self.git("read-tree", "--end-of-options", base, env=env)
-            self.git("update-index", "--cacheinfo", f"100644,{blob},{path}", env=env)
+            self.git("update-index", "-z", "--index-info", env=env, stdin=listing)
             return self.git("write-tree", env=env)
+
+    def files(self, tree: str, paths: Sequence[str]) -> dict[str, tuple[str, bytes]]:
+        """The mode and content of those of some files that a tree has."""
+        found = {}
+        listing = self.git_bytes("ls-tree", "-r", "-z", "--end-of-options", tree, "--", *paths)
+        for entry in filter(None, listing.decode(errors="surrogateescape").split("\0")):
+            facts, path = entry.split("\t", 1)
+            mode, _, blob = facts.split()
+            found[path] = mode, self.git_bytes("cat-file", "blob", blob)
+        return found
 
     def pack(self, tree: str, folder: Path, *, without: str | None) -> Path:
         """Pack all objects of a tree, except those of another tree, into a file in a folder."""

@@ -195,6 +195,13 @@ def warm(request: BuildRequest, work: Work) -> None:
     Workspace(request).warm(work)
 
 
+def files_read(request: BuildRequest, work: Work) -> set[str]:
+    """The files of the source that the last build in a kernel's build folder read; one is made there if none was."""
+    workspace = Workspace(request)
+    workspace.warm(work)
+    return workspace.files_read()
+
+
 def is_orphan(worktree: Path) -> bool:
     """True for a worktree whose repository is gone or was made anew: its `.git` names a folder that is not there."""
     try:
@@ -248,6 +255,14 @@ class Workspace:
             if not self._steps_file.exists():
                 resolved = self._resolve_kconfig(work.progress)
                 self._make(self._inputs(resolved), resolved, work)
+
+    def files_read(self) -> set[str]:
+        """The files that kbuild has noted for the objects in the build folder."""
+        return {
+            match.decode(errors="replace")
+            for path in self.out.rglob(".*.cmd")
+            for match in _SOURCE_FILE.findall(path.read_bytes())
+        }
 
     def _alone(self, progress: Progress) -> AbstractContextManager[object]:
         waiting = f"another lab is building from tree '{self.source.tree}'; waiting for it"
@@ -492,6 +507,17 @@ _NEVER_BUILT = re.compile(
 def is_input(path: str) -> bool:
     """False for a path in a kernel tree that no build of a kernel reads: documentation, lists of people, tests."""
     return bool(_READ_BY_KBUILD.search(path)) or not _NEVER_BUILT.match(path)
+
+
+_SOURCE_FILE = re.compile(rb"\.\./src/([^\s\\):]+)")
+"""A file of the worktree as kbuild notes it, from the build folder beside it."""
+
+_ERROR = re.compile(r"^.*(?:(?:fatal )?error: |undefined reference to|\*\*\* No rule to make).*$", re.MULTILINE)
+
+
+def errors(log: str, most: int = 40) -> list[str]:
+    """The errors of compilers and linkers in a build log, and the files that make cannot make."""
+    return [match.strip() for match in _ERROR.findall(log)[:most]]
 
 
 def first_error(log: str) -> str | None:

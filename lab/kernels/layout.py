@@ -48,7 +48,7 @@ def laid_out(repo: Repo, tree_id: str, number: int, describe: str) -> str:
             f"{describe} cannot be laid out anew: {SCRIPT} does not place TEXT_MAIN",
             hint="kernels before v4.14 have another linker script",
         )
-    return repo.tree_with(tree_id, SCRIPT, rewrite(script, number).encode())
+    return repo.tree_with(tree_id, {SCRIPT: ("100644", rewrite(script, number).encode())})
 
 
 def rewrite(script: str, number: int) -> str:

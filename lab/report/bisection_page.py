@@ -31,7 +31,7 @@ MOST_ROWS = 2000
 """Rows of the table of commits; of a longer one the plots and the JSON have the rest."""
 
 _MOST_SEEDS = 24
-_SINGULAR = {"packages": "package", "patches": "patch", "options": "option"}
+_SINGULAR = {"packages": "package", "patches": "patch", "options": "option", "files": "mix", "hunks": "mix"}
 
 CLASSES = {
     CommitStatus.OLD: "old",
@@ -168,16 +168,25 @@ def _change(stored: StoredBisection, change: Culprit, name: str) -> dict[str, An
         # Each commit that may be the culprit, and why it is neither cleared nor convicted.
         "suspects": [(short(one), titles.get(one, ""), _why(stored.answer, change, one)) for one in suspects],
         "left_out": len(change.suspects) - len(suspects),
+        "against": _against(change),
+        "diff": "\n".join(wording.diff(change.hunks)) if change.hunks else "",
     }
+
+
+def _against(change: Culprit) -> str:
+    """The kernel that a culprit was compared with."""
+    return "the newer end with the older one's hunks" if change.hunks else "its parent"
 
 
 def _compared(change: Culprit) -> Iterator[tuple[str, Comparison]]:
     """Each comparison behind the answer, with its sides in words."""
     proof = change.proof
     if proof and proof.fresh is not None:
-        yield f"{proof.fresh_runs}, against its parent", proof.fresh
+        yield f"{proof.fresh_runs}, against {_against(change)}", proof.fresh
     elif change.effect is not None:
         yield f"the search itself, against {short(change.before)}", change.effect
+    if proof and proof.applied is not None:
+        yield "the older end with it, against the older end", proof.applied
     if proof and proof.reverted is not None:
         yield "the newer end without it, against the newer end", proof.reverted
 

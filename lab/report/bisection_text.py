@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.bisection.answer import Answer, Culprit, Function, Step
+from lab.bisection.answer import Answer, Culprit, Function, HunkSet, Step
 from lab.core.git import short
-from lab.core.text import visible_record
+from lab.core.text import plural, visible_record
 from lab.report import wording
 from lab.report.explain_text import unit_of
 from lab.report.inputs import StoredBisection
@@ -14,6 +14,7 @@ from lab.report.wording import shown
 from lab.stats.verdict import Comparison, percent
 
 _MOST_SUSPECTS = 12
+_MOST_LINES = 80
 
 
 def bisection(stored: StoredBisection) -> str:
@@ -32,8 +33,7 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield f"tree  {answer.tree}"
     yield f"{old:<5} {_named(answer, answer.old.id)}"
     yield f"{new:<5} {_named(answer, answer.new.id)}"
-    kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
-    yield f"{answer.candidates} {kind}, the {new} end included{wording.limits(answer)}; {answer.workload}:{answer.case}"
+    yield f"{wording.searched(answer)}{wording.limits(answer)}; {answer.workload}:{answer.case}"
     if answer.chosen:
         yield f"      decided by --metric {answer.chosen}"
     if answer.ends is not None:
@@ -67,7 +67,9 @@ def _effect(c: Comparison) -> str:
 
 def _change(answer: Answer, found: Culprit) -> Iterator[str]:
     kind = str(found.direction or "change")
-    if found.is_single:
+    if found.hunks is not None:
+        yield from _hunks(kind, found.title, found.hunks)
+    elif found.is_single:
         yield f"{kind}: {found.commit}"
         yield f"    {found.title}"
         yield f"    {found.author}, {found.date}" if found.author else "    (no author)"
@@ -90,6 +92,18 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
         yield f"  inside      {found.inside}"
 
 
+def _hunks(kind: str, title: str, hunks: HunkSet) -> Iterator[str]:
+    """The hunks that carry a change, before its proof."""
+    yield f"{kind}: {title}"
+    fewer = "" if hunks.smallest else ", or fewer"
+    yield f"    {plural(hunks.hunks, 'hunk')}{fewer}: {100 * hunks.share:.0f} % of the change"
+    yield from (f"    in {name}()" for name in hunks.functions)
+    yield from (f"    touched by {commit}" for commit in hunks.commits)
+    yield from (f"    | {line}" for line in wording.diff(hunks)[:_MOST_LINES])
+    if (left := len(hunks.diff) - _MOST_LINES) > 0:
+        yield f"    and {left} more lines (--json has all)"
+
+
 def _why_open(found: Culprit, name: str) -> str:
     """The reason why a commit of a range is still a suspect."""
     if name in found.untested:
@@ -107,18 +121,25 @@ def _proof(found: Culprit) -> Iterator[str]:
     proof = found.proof
     if proof is None:
         return
-    fresh = proof.fresh_runs
+    fresh, against = proof.fresh_runs, f"against {short(found.before)}"
+    if found.hunks is not None:
+        against = "of the new end, against the new end with these hunks of the old one,"
     stored = f" (lab report {proof.result})" if proof.result else ""
     if proof.same_image:
         yield "  proof       its kernel is its parent's, byte for byte: it cannot be the culprit"
     elif proof.confirmed:
-        yield f"  proof       {fresh} against {short(found.before)} say the same{stored}"
+        yield f"  proof       {fresh} {against} say the same{stored}"
     else:
-        yield f"  proof       {fresh} against {short(found.before)} do NOT confirm it{stored}"
+        yield f"  proof       {fresh} {against} do NOT confirm it{stored}"
     if proof.reverted is not None:
         yield f"  reverted    on the newer end: {_effect(proof.reverted)}: {proof.reverted.verdict}"
     elif proof.not_reverted:
         yield f"  reverted    not on the newer end: {proof.not_reverted}"
+    if proof.applied is not None:
+        again = f" (lab report {proof.applied_result})"
+        yield f"  other way   the old end with them: {_effect(proof.applied)}: {proof.applied.verdict}{again}"
+    elif proof.not_applied:
+        yield f"  other way   the old end with them cannot be tested: {proof.not_applied}"
     if proof.functions:
         yield f"  functions   that changed, {unit_of(proof.functions[0].cost)} an operation:"
         for function in proof.functions:

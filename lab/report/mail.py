@@ -6,13 +6,16 @@ that of a bisection says how the culprit was found. What the sender must fill in
 
 from __future__ import annotations
 
+import re
 import statistics
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from email.message import EmailMessage
 from email.policy import SMTPUTF8
 
 from lab.bisection.answer import Answer, Culprit, Step
+from lab.bisection.commit_range import Candidate
 from lab.compare import counters
 from lab.compare.results import AbResult, ArmResult, CaseResult, mean, numbers
 from lab.core.errors import UserError
@@ -25,12 +28,13 @@ from lab.stats.verdict import Comparison, Outcome, percent
 
 _WIDTH = 75
 _MOST_STEPS = 40
+_MOST_LINES = 60
 
 
-def comparison(comparisons: Comparisons, trail: Sequence[str] = ()) -> str:
+def comparison(comparisons: Comparisons, trail: Sequence[str] = (), between: str = "") -> str:
     """One result's report; `UserError` for several, or for a result that is no regression.
 
-    trail: lines on how the change was found.
+    trail: lines on how the change was found. between: the sources that it came between, where no commit is known.
     """
     if comparisons.several:
         raise UserError("a mail is about one result", hint="give one ID, or use --format text")
@@ -45,6 +49,8 @@ def comparison(comparisons: Comparisons, trail: Sequence[str] = ()) -> str:
     if case is None:
         raise UserError(f"{result.result} has no case that speaks for its verdict")
     change = culprit.between(stored)
+    if between:
+        change = replace(change, introduced=between)
     return _headers(result, case, change) + "\n" + "\n".join(_body(stored, case, change, trail))
 
 
@@ -74,7 +80,14 @@ def bisection(stored: StoredBisection) -> str:
     proof = stored.proof(found)
     if proof is None:
         raise UserError(f"the proof of {short(found.commit)} is not in {stored.folder} any more")
-    return comparison(Comparisons(items=[proof]), trail=_trail(answer, found))
+    between = "..".join(_source(end) for end in (answer.old, answer.new)) if answer.is_split else ""
+    return comparison(Comparisons(items=[proof]), trail=_trail(answer, found), between=between)
+
+
+def _source(end: Candidate) -> str:
+    """An end of a search without history: a revision, or the version of a package's source."""
+    version = re.search(r"\d+\.\d+(\.\d+)?", end.title) if end.spec.startswith("src:") else None
+    return f"v{version[0]}" if version else short(end.id)
 
 
 # ---- how a bisection found the commit
@@ -83,11 +96,16 @@ def bisection(stored: StoredBisection) -> str:
 def _trail(answer: Answer, found: Culprit) -> list[str]:
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
     lines = [
-        f"Found by bisecting {answer.candidates} {kind} from",
+        f"Found by {'splitting' if answer.is_split else 'bisecting'} {answer.candidates} {kind} from",
         f"  {answer.old.name} ({answer.terms[0]}) to {answer.new.name} ({answer.terms[1]}):",
         f"  {answer.measured} measured, {len(answer.skipped)} could not be tested.",
     ]
+    if found.hunks is not None:
+        lines += ["", f"{100 * found.hunks.share:.0f} % of the change are in {found.title}:"]
+        lines += ["", *wording.diff(found.hunks)[:_MOST_LINES]]
     proof = found.proof
+    if proof and proof.applied is not None:
+        lines += ["", f"The older end with these hunks changes by {percent(proof.applied.ratio)}."]
     if proof and proof.reverted is not None:
         back = f"{percent(proof.reverted.ratio)}: {proof.reverted.verdict}"
         lines.append(f"With it reverted, {answer.new.name} changes by {back}.")

@@ -20,6 +20,7 @@ from lab.stats.verdict import Comparison, Outcome, percent
 
 _MOST_MOVERS = 8
 _MOST_SUSPECTS = 20
+_MOST_LINES = 60
 _MOST_FUNCTIONS = 8
 
 
@@ -234,7 +235,13 @@ def bisection(stored: StoredBisection) -> str:
 
 def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
     kind = f"**{found.direction or 'change'}**"
-    if found.is_single:
+    if found.hunks is not None:
+        hunks = found.hunks
+        yield f"{kind}: {100 * hunks.share:.0f} % of it by {plural(hunks.hunks, 'hunk')} of {code(found.title)}"
+        yield from ["", "```diff", *wording.diff(hunks)[:_MOST_LINES], "```", ""]
+        if len(hunks.diff) > _MOST_LINES:
+            yield f"- and {len(hunks.diff) - _MOST_LINES} more lines"
+    elif found.is_single:
         yield f"{kind}: {code(found.commit)} {code(found.title)}"
         yield ""
         yield from [f"- author: {code(found.author)}, {found.date}"] if found.author else []
@@ -269,6 +276,10 @@ def _proof(found: Culprit) -> Iterator[str]:
     else:
         verdict = "say the same" if proof.confirmed else "do NOT confirm it"
         yield f"- proof: {proof.fresh_runs} against its parent {verdict}"
+    if proof.applied is not None:
+        yield f"- the other way, the older end with it: {_effect(proof.applied)}: {proof.applied.verdict}"
+    elif proof.not_applied:
+        yield f"- the other way cannot be tested: {code(proof.not_applied)}"
     if proof.reverted is not None:
         yield f"- reverted on the newer end: {_effect(proof.reverted)}: {proof.reverted.verdict}"
     elif proof.not_reverted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from lab.stats.verdict import Comparison, Outcome, percent
 from lab.stats.whole import Whole
 
 if TYPE_CHECKING:
-    from lab.bisection.answer import Answer, Culprit
+    from lab.bisection.answer import Answer, Culprit, HunkSet
     from lab.compare.matrix_results import MatrixResult
 
 
@@ -313,6 +314,21 @@ def _change(found: Culprit) -> str:
     if found.is_single:
         return f'{kind} by {short(found.commit)} ("{found.title}"){rest}'
     return f"{kind} by one of {len(found.suspects)} that could not be told apart, up to {short(found.commit)}{rest}"
+
+
+def searched(answer: Answer) -> str:
+    """The number of commits, or of other steps, that a bisection searched."""
+    kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
+    if answer.is_split:
+        return f"{answer.candidates} {kind} that the builds read differ"
+    return f"{answer.candidates} {kind}, the {answer.terms[1]} end included"
+
+
+def diff(hunks: HunkSet) -> list[str]:
+    """The lines of hunks that were made visible, with the tabs that indent them as spaces."""
+    return [
+        re.sub(r"^([-+ ])((?:\\t)+)", lambda match: match[1] + 4 * " " * len(match[2]), line) for line in hunks.diff
+    ]
 
 
 def limits(answer: Answer) -> str:

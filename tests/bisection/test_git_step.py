@@ -12,7 +12,7 @@ import pytest
 
 from lab.bisection import git_step
 from lab.bisection.answer import Answer
-from lab.cli import main
+from lab.cli import ab, main
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, Undecided, UserError
 
 from ..fakes.bisection import line, write_workload
@@ -150,6 +150,32 @@ def test_whatever_goes_wrong_is_never_a_verdict(
     monkeypatch.setattr(os, "dup2", lambda *_: None)  # the tester's own standard output
     assert main.run(["bisect", "step", "--recipe", str(recipe)]) == 128
     assert main.run(["-v", "bisect", "step", "--recipe", str(recipe)]) == 128
+
+
+@pytest.mark.parametrize(
+    ("error", "usual", "for_git"),
+    [
+        (UserError("no"), 2, 128), (BuildFailed("no"), 3, 125), (HostFailed("no"), 4, 128), (Undecided("no"), 5, 125),
+        (GuestFailed(GuestFailure.PANIC, "no"), 4, 125), (GuestFailed(GuestFailure.QEMU_DIED, "no"), 4, 128),
+        (ZeroDivisionError("a mistake"), 4, 128),
+    ],
+)  # fmt: skip
+def test_a_comparison_that_fails_is_no_bad_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException,
+    usual: int, for_git: int,
+) -> None:  # fmt: skip
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    tree = tmp_path / "linux"
+    commits = line(tree, [100.0, 100.0, 60.0])
+    monkeypatch.setattr(ab, "plan_of", fail)
+    monkeypatch.chdir(tree)
+    words = ["ab", "--base", "HEAD^", "--test", "HEAD", "-w", "alloc-burst", "--fail-on", "regression"]
+    assert main.run(words) == usual
+    git(tree, "bisect", "start", commits[-1], commits[0])
+    assert main.run(words) == for_git
+    assert "`lab bisect step`" in capsys.readouterr().err
 
 
 def test_a_step_and_exact_mode_start_without_numpy() -> None:

@@ -1,0 +1,174 @@
+"""A search among files or hunks under way: the ends, what differs, then one mix of both after the other.
+
+A mix is a patch on the new end, so each is a kernel like any other, built where the new end was built.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from lab.bisection import exact_runner
+from lab.bisection.answer import Culprit, Function, Proof
+from lab.bisection.commit_range import Candidate
+from lab.bisection.difference_search import Mix, Pending, mix_name
+from lab.bisection.difference_state import DifferenceState
+from lab.bisection.exact_runner import ExactRunner, OutOfTime
+from lab.bisection.hunks import Difference
+from lab.bisection.journal import Reading
+from lab.bisection.proof import Prover
+from lab.bisection.session import DIFFERENCE, HISTORY, Session
+from lab.bisection.sources import Sources
+from lab.core import records
+from lab.core.errors import BuildFailed, GuestFailed, LabError, UserError
+from lab.core.executor import Work
+from lab.core.text import plural
+from lab.kernels import build
+from lab.stats.verdict import percent
+
+
+class DifferenceRunner(ExactRunner):
+    """Measures mixes until the state of the search asks for none, or time is up."""
+
+    def run(self) -> None:
+        """Go on from the journal's last event."""
+        super().run()  # the ends
+        try:
+            while not self.out_of_time and self._step():
+                pass
+        except OutOfTime:
+            self.out_of_time = True
+
+    def _step(self) -> bool:
+        """Measure the next mix; False if there is none."""
+        if self.session.difference is None:
+            if not self.state.differ:
+                return False
+            self._split()
+        state = self.state
+        assert isinstance(state, DifferenceState)  # noqa: S101
+        if (pending := state.pending) is None:
+            return False
+        if self.work.out_of_time:
+            raise OutOfTime
+        self._measure_mix(state, pending)
+        return True
+
+    def _split(self) -> None:
+        """Store what differs in the files that the builds of both ends read."""
+        session, plan, log = self.session, self.session.plan, self.work.progress.log
+        functions: list[Function] = []
+        try:
+            old, new = (end.spec for end in session.history.ends)
+            functions = Prover(session, self.work).explain(session.folder / "explain", old, new)
+        except LabError as error:
+            log(f"the functions that changed are not known: {error.message}")
+        moved = {one.name: one.own for one in functions if one.space == "kernel"}
+        whole = sum(moved.values())
+        read = self.measurer.files_read(plan.old.spec) | self.measurer.files_read(plan.new.spec)
+        made = Sources(plan.old.spec, plan.new.spec).difference(
+            read, {name: size / whole for name, size in moved.items() if size}
+        )
+        if not made.hunks:
+            raise UserError("the ends differ in no file that a build reads", hint="compare them by `lab explain`")
+        records.save(session.folder / DIFFERENCE, made)
+        session.difference = made
+        log(
+            f"{plural(made.files, 'file')} differ, of which the builds read {len(made.by_path)}: "
+            f"{plural(len(made.hunks), 'hunk')}; functions that changed most: {', '.join(moved) or 'none is known'}"
+        )
+
+    def _measure_mix(self, state: DifferenceState, pending: Pending) -> None:
+        session, log = self.session, self.work.progress.log
+        candidate = _candidate(session, state.difference, pending.mix)
+        log(f"{candidate.name} ({pending.why}): {candidate.title}; about {plural(pending.left, 'build')} left")
+        known = [*state.readings.values(), *state.mixes.values()]
+        reading = self.measurer.measure(candidate, session.journal.seeds or [], known)
+        if reading.untestable:
+            reading = replace(reading, errors=_errors(reading))
+        session.journal.append(reading)
+        after = self.state
+        log(f"{candidate.name}: {after.describe(candidate.id)}; about {plural(after.steps_left, 'build')} left")
+
+
+def _errors(reading: Reading) -> list[str]:
+    """The errors of a failed build, while its log is there."""
+    found: list[str] = []
+    if reading.log:
+        with suppress(OSError):
+            found = build.errors(Path(reading.log).read_text(errors="replace"))
+    return found or build.errors(reading.why)
+
+
+def _candidate(session: Session, difference: Difference, mix: Mix) -> Candidate:
+    """A mix as a candidate of the history, added to it if it is new."""
+    name, plan = mix_name(mix), session.plan
+    if name in {candidate.id for candidate in session.history.candidates}:
+        return session.history.find(name)
+    place = session.folder.resolve() / "mixes" / f"{name}.patch"
+    spec = Sources(plan.old.spec, plan.new.spec).without(difference, mix, place)
+    made = Candidate(id=name, title=difference.describe(mix), spec=spec, parents=())
+    *others, new = session.history.candidates
+    session.history = replace(session.history, candidates=[*others, made, new])
+    records.save(session.folder / HISTORY, session.history)
+    return made
+
+
+class DifferenceProver(Prover):
+    """Confirms the parts of a search among files or hunks, both ways."""
+
+    def _prove(self, change: Culprit) -> Culprit:
+        """A part with its proof, and the commits that touched its lines."""
+        proved = super()._prove(change)
+        mix, difference = self._mix(change.commit), self.session.difference
+        if proved.hunks is None or mix is None or difference is None:
+            return proved
+        commits = Sources(self.plan.old.spec, self.plan.new.spec).commits(difference, mix)
+        return replace(proved, hunks=replace(proved.hunks, commits=commits))
+
+    def _sides(self, change: Culprit) -> tuple[str, str]:
+        """The new end without the hunks, and the new end."""
+        return self.history.find(change.commit).spec, self.history.new.spec
+
+    def _with_revert(self, proof: Proof, culprit: Candidate) -> Proof:
+        """The proof with the other way: the old end with the hunks against the old end."""
+        difference = self.session.difference
+        assert difference is not None  # noqa: S101
+        if (mix := self._mix(culprit.id)) is None:
+            return proof
+        place, sources = self.place(culprit), Sources(self.plan.old.spec, self.plan.new.spec)
+        spec = sources.applied(difference, mix, place.resolve() / f"apply-{culprit.name}.patch")
+        base, test = self._arm(self.history.old.spec), self._arm(spec)
+        try:
+            result = self._compare(place / "applied", base, test, "the older end with these hunks of the newer one")
+        except (BuildFailed, GuestFailed) as error:
+            return replace(proof, not_applied=error.message)
+        applied = self._comparison(result)
+        same = proof.fresh is None or _same_side(applied.ratio, proof.fresh.ratio)
+        confirmed = proof.confirmed and applied.is_change and same
+        note = None if confirmed else f"the older end with them changes by {percent(applied.ratio)}"
+        return replace(proof, applied=applied, applied_result=result.result, confirmed=confirmed, note=note)
+
+    def _mix(self, name: str) -> Mix | None:
+        """The hunks of a part; None of the old end, which has all."""
+        state = self.session.state
+        found = state.found if isinstance(state, DifferenceState) else None
+        return next((part.mix for part in found.parts if mix_name(part.mix) == name), None) if found else None
+
+
+def _same_side(one: float | None, other: float | None) -> bool:
+    return one is None or other is None or (one > 1) == (other > 1)
+
+
+def start(session: Session, work: Work) -> DifferenceRunner:
+    """Log the plan of the search, and choose the case where that is open."""
+    known = len(session.journal.readings)
+    work.progress.log(
+        f"between {session.history.old.name} and {session.history.new.name} by {session.history.kind}, {known} "
+        f"readings so far; then the proof. To go on after any stop: lab bisect resume {session.name}"
+    )
+    if session.plan.case is None:
+        exact_runner.choose_case(session, work)
+    return DifferenceRunner(session=session, work=work)

@@ -1,0 +1,231 @@
+"""The search among files and hunks: the smallest sets that carry the change between two ends. Pure.
+
+A mix is the new end with some hunks as the old end has them; its share is how much of the change that takes back. The
+search asks for one mix after the other and begins anew with each answer, so it goes on from a journal as if it had
+never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lab.bisection import delta, suspects
+from lab.bisection.delta import Outcome
+from lab.bisection.hunks import Difference
+from lab.core import records
+
+Mix = frozenset[int]
+"""The numbers of the hunks that are as the old end has them."""
+
+
+def mix_name(mix: Mix) -> str:
+    """The name of a mix in a journal."""
+    return f"mix-{records.digest(sorted(mix))[:10]}"
+
+
+MOST_FILES, MOST_MORE_FILES = 64, 4
+"""With more files that differ, no more than a few are added at a time to those that take a part of the change back."""
+
+MOST_REPAIRS, MORE_REPAIRS = 8, 2
+"""Builds that are spent on one mix that does not build, and on one after a mix that took a part of the change back."""
+
+MOST_BUILDS = 96
+"""Builds after which a search gives up: what was found by then is its answer."""
+
+
+class Result(NamedTuple):
+    """A tried mix. share: of the change that it takes back; None if it is undecided, for the reason in `errors`."""
+
+    share: float | None
+    errors: tuple[str, ...] = ()
+
+
+class Pending(Exception):
+    """A mix that the search has to know before it can go on. left: about how many builds are left, this included."""
+
+    def __init__(self, mix: Mix, left: int, why: str) -> None:
+        super().__init__(why)
+        self.mix, self.left, self.why = mix, left, why
+
+
+@dataclass(frozen=True)
+class Part:
+    """Hunks that carry a share of the change together, and independently of other parts."""
+
+    mix: Mix
+    share: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """The end of a search. share: of all parts together. smallest: False if the search gave up before that."""
+
+    parts: list[Part]
+    share: float
+    smallest: bool = True
+
+
+@dataclass
+class Search:
+    """One run of the search over what is known.
+
+    results: of the mixes that were tried, by name. tolerance: the greatest difference between shares that are the same.
+    hunks: True if the answer is hunks, else files.
+    """
+
+    difference: Difference
+    results: Mapping[str, Result]
+    tolerance: float
+    hunks: bool
+    _best: Mix = field(default=frozenset(), init=False)
+
+    def run(self) -> Found:
+        """The answer. Raises `Pending` for a mix that is not known yet."""
+        try:
+            mix, share = self._grown()
+        except _GivenUp:
+            return Found([], 0.0, smallest=False)
+        if not mix:
+            return Found([], 0.0)
+        self._best = mix
+        try:
+            mix = self._smallest(mix, share)
+            return Found(self._parts(mix, share), share)
+        except _GivenUp:
+            return Found([Part(self._best, share)], share, smallest=False)
+
+    # ---- one mix
+
+    def _result(self, mix: Collection[int], left: int, why: str) -> Result:
+        wanted = frozenset(mix)
+        if not wanted:
+            return Result(0.0)
+        if len(wanted) == len(self.difference.hunks):
+            return Result(1.0)
+        name = mix_name(wanted)
+        if name not in self.results:
+            if len(self.results) >= MOST_BUILDS:
+                raise _GivenUp
+            raise Pending(wanted, max(1, left), why)
+        return self.results[name]
+
+    def _is(self, share: float | None, target: float) -> bool:
+        return share is not None and abs(share - target) <= self.tolerance
+
+    # ---- from suspects to a mix that carries the change, or some of it
+
+    def _grown(self) -> tuple[Mix, float]:
+        """A mix that takes all of the change back, or most of what can be built; none if nothing takes any back."""
+        best: tuple[Mix, float] = (frozenset(), 0.0)
+        grown: Mix = frozenset()
+        tiers = suspects.tiers(self.difference)
+        for number, tier in enumerate(tiers):
+            last = number == len(tiers) - 1
+            files = len(self.difference.paths(tier))
+            if best[0] and files > MOST_MORE_FILES and len(self.difference.by_path) > MOST_FILES:
+                continue
+            wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
+            mix, result = self._repaired(wanted, len(tiers) - number, first=not best[0])
+            if result.share is None:
+                continue  # its files are set aside
+            grown = mix
+            if abs(1 - result.share) < abs(1 - best[1]) - self.tolerance / 2:
+                best = mix, result.share
+            if self._is(result.share, 1.0):
+                break
+        return best
+
+    def _repaired(self, mix: Mix, tiers_left: int, *, first: bool) -> tuple[Mix, Result]:
+        """A mix that builds, by what the failing build names: hunks are added, and where that spreads, left out."""
+        left = tiers_left + delta.tests_left(len(mix))
+        result = self._result(mix, left, "the next suspects")
+        base, seen, may_add = mix, {mix}, True
+        for _ in range(MOST_REPAIRS if first else MORE_REPAIRS):
+            if result.share is not None or not result.errors:
+                break
+            said = suspects.complaint(result.errors)
+            more = suspects.additions(self.difference, mix, said) if may_add else []
+            if mix != base and suspects.spread(self.difference, base, said):
+                # What was added breaks other files: back, and leave out what asked for it.
+                mix, more, may_add = base, [], False
+                said = suspects.complaint(self._result(mix, left, "").errors)
+            following = mix | frozenset(more)
+            if not more:
+                following = base = mix - frozenset(suspects.omissions(self.difference, mix, said))
+            if following in seen or not following:
+                break
+            seen.add(following)
+            mix = following
+            result = self._result(mix, left, "with what the build missed" if more else "without what does not build")
+        return mix, result
+
+    # ---- the smallest mix
+
+    def _smallest(self, mix: Mix, share: float) -> Mix:
+        """A mix of the same share of which no file, or no hunk, can be left out."""
+        paths = self._by_path(mix)
+        mix = self._minimal(paths, share, "files", lambda path: bool(suspects.likely(self.difference, paths[path])))
+        if not self.hunks:
+            return mix
+        ordered = suspects.by_suspicion(self.difference, mix)
+        likely = set(suspects.likely(self.difference, mix))
+        groups = {str(group[0]): group for group in suspects.clusters(self.difference, ordered)}
+        mix = self._minimal(groups, share, "hunks that share names", lambda name: bool(likely & set(groups[name])))
+        ordered = suspects.by_suspicion(self.difference, mix)
+        single = {str(number): [number] for number in ordered}
+        return self._minimal(single, share, "hunks", lambda name: False)
+
+    def _by_path(self, mix: Mix) -> dict[str, list[int]]:
+        """The hunks of a mix by file, the most suspicious first."""
+        paths: dict[str, list[int]] = {}
+        for number in suspects.by_suspicion(self.difference, mix):
+            paths.setdefault(self.difference.hunks[number].path, []).append(number)
+        return paths
+
+    def _minimal(
+        self, groups: Mapping[str, Collection[int]], share: float, what: str, is_likely: Callable[[str], bool]
+    ) -> Mix:
+        def test(names: Collection[str], left: int) -> Outcome:
+            mix = _union(groups, names)
+            result = self._result(mix, left, f"{len(names)} of {len(groups)} {what}")
+            if result.share is None:
+                return Outcome.UNDECIDED
+            if not self._is(result.share, share):
+                return Outcome.LACKS
+            self._best = min(self._best, mix, key=len)
+            return Outcome.CARRIES
+
+        names = list(groups)
+        return _union(groups, delta.minimal(names, test, {name for name in names if is_likely(name)}))
+
+    # ---- independent parts
+
+    def _parts(self, mix: Mix, share: float) -> list[Part]:
+        """The parts of a minimal mix. Losses were measured when it was made smaller, so they cost no build."""
+        groups = {str(number): [number] for number in sorted(mix)} if self.hunks else self._by_path(mix)
+        if len(groups) == 1:
+            return [Part(mix, share)]
+        losses = {}
+        for name, numbers in groups.items():
+            rest = self._result(mix - frozenset(numbers), 1, "what the rest carries").share
+            losses[name] = None if rest is None else share - rest
+        # Shares are of logs, which hardly add up to the digit; elements that need each other are far off.
+        sets = delta.independent(losses, share, max(self.tolerance, abs(share) / 5))
+        if len(sets) == 1:
+            return [Part(mix, share)]
+        parts = [_union(groups, names) for names in sets]
+        # Each by itself: the proof compares these kernels.
+        alone = [self._result(part, len(parts) - i, "one part by itself").share for i, part in enumerate(parts)]
+        if any(share is None for share in alone):
+            return [Part(mix, share)]
+        return [Part(part, one or 0.0) for part, one in zip(parts, alone, strict=True)]
+
+
+class _GivenUp(Exception):
+    """The end of the builds that a search may cost."""
+
+
+def _union(groups: Mapping[str, Collection[int]], names: Collection[str]) -> Mix:
+    return frozenset(number for name in names for number in groups[name])

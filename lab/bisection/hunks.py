@@ -1,0 +1,178 @@
+"""Hunks: the places in which two sources differ, and the files that have some of the hunks of one of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+
+import msgspec
+
+from lab.core.records import Record
+
+_HEADER = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
+_FUNCTION = re.compile(r"(\w+)\s*\([^)]*\)?[^;]*$")
+_WORD = re.compile(r"[A-Za-z_]\w{2,}")
+
+Whole = tuple[str, bytes] | None
+"""A file's mode and content; None where it does not exist."""
+
+
+class Hunk(Record, frozen=True, kw_only=True):
+    """One place in which a file differs: lines of the old one, from the first on, and lines of the new one.
+
+    function: the line of source that git names as its context.
+    whole: the file is new, gone, or not text, so it is taken or left as one.
+    """
+
+    path: str
+    old_start: int = 0
+    old_count: int = 0
+    new_start: int = 0
+    new_count: int = 0
+    function: str = ""
+    lines: list[str] = msgspec.field(default_factory=list)
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """The hunk for people: its file, and the line in the new one."""
+        return self.path if self.whole else f"{self.path}:{self.new_start}"
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The identifiers on its changed lines."""
+        return frozenset(_WORD.findall("\n".join(line[1:] for line in self.lines if line[:1] in "+-")))
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """The functions that it may belong to: of git's context, and those that begin in it."""
+        texts = [self.function, *(line[1:] for line in self.lines if re.match(r"[+-]\w", line))]
+        return frozenset(match[1] for text in texts if (match := _FUNCTION.search(text)))
+
+    @property
+    def diff(self) -> list[str]:
+        """The lines of the hunk in a diff, without the names of its file."""
+        head = f"@@ -{self.old_start},{self.old_count} +{self.new_start},{self.new_count} @@ {self.function}".rstrip()
+        return [head, *self.lines]
+
+
+class Difference(Record, frozen=True, kw_only=True, dict=True):
+    """`difference.json`: all hunks between two ends that a build reads, and the functions whose cost changed.
+
+    old_tree, new_tree: git's ids of both sources.
+    functions: by name, the share of all that moved.
+    files: how many files differ, those that no build reads among them.
+    """
+
+    schema: int = 1
+    old_tree: str
+    new_tree: str
+    hunks: list[Hunk]
+    functions: dict[str, float] = msgspec.field(default_factory=dict)
+    files: int = 0
+
+    @cached_property
+    def by_path(self) -> dict[str, list[int]]:
+        """The numbers of the hunks of each file, in order."""
+        found: dict[str, list[int]] = {}
+        for number, hunk in enumerate(self.hunks):
+            found.setdefault(hunk.path, []).append(number)
+        return found
+
+    @cached_property
+    def words(self) -> list[frozenset[str]]:
+        """The identifiers on the changed lines of each hunk."""
+        return [hunk.words for hunk in self.hunks]
+
+    def paths(self, numbers: Collection[int]) -> list[str]:
+        """The files of some hunks, in order."""
+        return list(dict.fromkeys(self.hunks[number].path for number in sorted(numbers)))
+
+    def describe(self, numbers: Collection[int], most: int = 3) -> str:
+        """Some hunks in a few words: their files, and how many of the hunks of each."""
+        names = []
+        for path in self.paths(numbers):
+            all_, mine = self.by_path[path], [number for number in self.by_path[path] if number in numbers]
+            names.append(path if len(mine) == len(all_) else f"{path} ({len(mine)} of {len(all_)} hunks)")
+        more = f" and {len(names) - most} more" if len(names) > most else ""
+        return ", ".join(names[:most]) + more
+
+    def diff(self, numbers: Collection[int]) -> list[str]:
+        """Some hunks as the lines of a diff from the old end to the new one."""
+        lines = []
+        for path in self.paths(numbers):
+            lines += [f"--- a/{path}", f"+++ b/{path}"]
+            lines += [line for n in self.by_path[path] if n in numbers for line in self.hunks[n].diff]
+        return lines
+
+
+def parse(diff: str) -> Iterator[Hunk]:
+    """The hunks of a diff of git's without context, one for each place."""
+    for section in re.split(r"^diff --git .*\n", diff, flags=re.MULTILINE)[1:]:
+        head, mark, body = section.partition("\n@@ ")
+        names = dict(re.findall(r"^(---|\+\+\+) (?:[ab]/)?(.*)$", head, re.MULTILINE))
+        path = next((name for name in (names.get("+++"), names.get("---")) if name and name != "/dev/null"), "")
+        alone = re.search(r"^(new file|deleted file|old) mode|^GIT binary|^Binary files", head, re.MULTILINE)
+        if alone or not mark:
+            path = path or _named(head)
+            lines = [line for line in body.splitlines() if line[:1] in "+-"]
+            yield Hunk(path=path, whole=True, lines=lines, new_count=len(lines))
+            continue
+        yield from _hunks(path, f"@@ {body}")
+
+
+def _named(head: str) -> str:
+    match = re.search(r"^Binary files (?:a/(.*?)|/dev/null) and (?:b/(.*?)|/dev/null) differ$", head, re.MULTILINE)
+    return (match[2] or match[1] or "") if match else ""
+
+
+def _hunks(path: str, body: str) -> Iterator[Hunk]:
+    for part in re.split(r"^(?=@@ )", body, flags=re.MULTILINE):
+        lines = part.rstrip("\n").split("\n")
+        if match := _HEADER.match(lines[0]):
+            counts = [int(number) if number is not None else 1 for number in match.groups()[:4]]
+            yield Hunk(
+                path=path, old_start=counts[0], old_count=counts[1], new_start=counts[2], new_count=counts[3],
+                function=match[5], lines=lines[1:],
+            )  # fmt: skip
+
+
+Choice = Sequence[tuple[Hunk, bool]]
+"""The hunks of one file, in order, each with True if it is to be as the old file has it."""
+
+
+def mixed(old: Whole, new: Whole, choice: Choice) -> Whole:
+    """The new file with some of its hunks as the old one has them."""
+    if any(hunk.whole for hunk, _ in choice) or old is None or new is None:
+        return old if all(taken for _, taken in choice) else new
+    before, after = old[1].splitlines(keepends=True), new[1].splitlines(keepends=True)
+    content: list[bytes] = []
+    at = 0
+    for hunk, taken in choice:
+        begin = _index(hunk.new_start, hunk.new_count)
+        content += after[at:begin]
+        at = begin + hunk.new_count
+        first = _index(hunk.old_start, hunk.old_count)
+        content += before[first : first + hunk.old_count] if taken else after[begin:at]
+    return new[0], b"".join([*content, *after[at:]])
+
+
+def _index(start: int, count: int) -> int:
+    """The first line of a range, from 0 on. git counts from 1, and an empty range begins after its line."""
+    return start - 1 if count else start
+
+
+def hunk_at(line: int, choice: Choice) -> int | None:
+    """The place in the choice of the taken hunk that has a line of the mixed file, counted from 1."""
+    moved = 0
+    for place, (hunk, taken) in enumerate(choice):
+        if not taken:
+            continue
+        if hunk.whole:
+            return place
+        first = _index(hunk.new_start, hunk.new_count) + 1 + moved
+        if first <= line < first + hunk.old_count:
+            return place
+        moved += hunk.old_count - hunk.new_count
+    return None

@@ -1,0 +1,136 @@
+"""The sources of both ends in git: what differs, and the patches that lead from an end to a mix of both.
+
+The ends may be in different repositories: a package's source has one of its own. Only the listing of differences needs
+the objects of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lab.bisection import hunks
+from lab.bisection.commit_range import Candidate, History, Kind, is_ancestor
+from lab.bisection.difference_search import Mix
+from lab.bisection.hunks import Difference, Hunk
+from lab.core import records
+from lab.core.errors import UserError
+from lab.kernels import build, trees
+from lab.kernels import spec as kernel_spec
+from lab.kernels.build import TreeSource
+from lab.kernels.kernel import KernelSpec
+
+_DIFF = (
+    "diff", "--unified=0", "--inter-hunk-context=2", "--no-renames", "--no-ext-diff", "--no-textconv", "--histogram",
+    "--no-color",
+)  # fmt: skip
+_MOST_TRACED = 40
+_OF_KBUILD = ("Makefile", "Kbuild", "Kconfig")
+
+
+def history(old: KernelSpec, new: KernelSpec, kind: Kind) -> History:
+    """Both ends of a search among files or hunks. `UserError` for ends that cannot be mixed."""
+    for end in (old, new):
+        if end.tree_source is None:
+            raise UserError(
+                f"{end.text} is a built kernel: files and hunks need a source that the lab builds",
+                hint="give a revision, worktree:PATH, or a package's source as src:[SUITE/]VERSION",
+            )
+        if kernel_spec.layout_of(end.text):
+            raise UserError(f"{end.text} has a layout of its own, which patches cannot go under", hint="leave it out")
+    if (old.kconfig, old.settings) != (new.kconfig, new.settings):
+        raise UserError(
+            "the ends differ in kconfig or settings, not in their source alone",
+            hint="give both the same; --options searches among those",
+        )
+    first, last = _source(old), _source(new)
+    if first.tree_id == last.tree_id:
+        raise UserError(f"{old.text} and {new.text} have the same source: there is nothing to split")
+    ends = [Candidate(id=end.text, title=_source(end).subject, spec=end.text, parents=()) for end in (old, new)]
+    return History(kind=kind, old=ends[0], candidates=[ends[1]], tree=last.tree)
+
+
+def _source(spec: KernelSpec) -> TreeSource:
+    source = spec.tree_source
+    assert source is not None  # noqa: S101  (`history` refuses others)
+    return source
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Both ends, as the plan has them."""
+
+    old: KernelSpec
+    new: KernelSpec
+
+    def difference(self, read: Set[str], functions: Mapping[str, float]) -> Difference:
+        """The hunks between both ends in the files that their builds read; in all of them if it is not known which."""
+        old, new = _source(self.old), _source(self.new)
+        repo = trees.open_tree(new.tree).repo
+        env = {}
+        if old.tree != new.tree:
+            env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(trees.open_tree(old.tree).repo.git_dir / "objects")}
+        ids = old.tree_id, new.tree_id
+        names = repo.git("diff", "--name-only", "--no-renames", "-z", *ids, env=env).split("\0")
+        folders = {name.rpartition("/")[0] for name in read}
+        chosen = [name for name in names if name and _is_read(name, read, folders)]
+        found: list[Hunk] = []
+        for start in range(0, len(chosen), 400):
+            pathspecs = [f":(literal){name}" for name in chosen[start : start + 400]]
+            found += hunks.parse(repo.git(*_DIFF, *ids, "--", *pathspecs, env=env) + "\n")
+        return Difference(
+            old_tree=ids[0], new_tree=ids[1], hunks=found, functions=dict(functions), files=len([n for n in names if n])
+        )
+
+    def without(self, difference: Difference, mix: Mix, place: Path) -> str:
+        """The spec of the new end with a mix's hunks of the old one; the patch is written to a place."""
+        return self._patched(self.new, difference, mix, difference.paths(mix), place)
+
+    def applied(self, difference: Difference, mix: Mix, place: Path) -> str:
+        """The spec of the old end with a mix's hunks of the new one."""
+        others = frozenset(range(len(difference.hunks))) - mix
+        return self._patched(self.old, difference, others, difference.paths(mix), place)
+
+    def commits(self, difference: Difference, mix: Mix) -> list[str]:
+        """The commits between the ends that touched the lines of some hunks, the newest first; none without history."""
+        old, new = _source(self.old), _source(self.new)
+        repo = trees.open_tree(new.tree).source
+        if old.tree != new.tree or (old.patches or new.patches) or not is_ancestor(repo, old.commit, new.commit):
+            return []
+        found: dict[str, None] = {}
+        for number in sorted(mix)[:_MOST_TRACED]:
+            hunk = difference.hunks[number]
+            span = f"{max(hunk.new_start, 1)},+{max(hunk.new_count, 1)}:{hunk.path}"
+            limits = ("--", hunk.path) if hunk.whole else ()
+            lines = () if hunk.whole else ("-L", span)
+            text = repo.git("log", "-s", "--format=%h %s", *lines, f"{old.commit}..{new.commit}", *limits)
+            found |= dict.fromkeys(text.splitlines())
+        return list(found)
+
+    def _patched(self, end: KernelSpec, difference: Difference, mix: Mix, paths: Collection[str], place: Path) -> str:
+        old, new, mine = _source(self.old), _source(self.new), _source(end)
+        wanted = list(paths)
+        before = trees.open_tree(old.tree).repo.files(old.tree_id, wanted)
+        after = trees.open_tree(new.tree).repo.files(new.tree_id, wanted)
+        made = {}
+        for path in wanted:
+            choice = [(difference.hunks[number], number in mix) for number in difference.by_path[path]]
+            made[path] = hunks.mixed(before.get(path), after.get(path), choice)
+        repo = trees.open_tree(mine.tree).repo
+        tree = repo.tree_with(mine.tree_id, made)
+        argv = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", mine.tree_id, tree)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        records.write_atomic(place, repo.git_bytes(*argv))
+        kept, suffix = kernel_spec.split(end.text)
+        return f"{kept}+{place}{suffix}"
+
+
+def _is_read(name: str, read: Set[str], folders: Set[str]) -> bool:
+    """True for a file that a build reads: one that is noted, or one of kbuild's in a folder of such files."""
+    if not build.is_input(name):
+        return False
+    if not read or name in read:
+        return True
+    path = PurePosixPath(name)
+    return path.name.startswith(_OF_KBUILD) and name.rpartition("/")[0] in folders

@@ -1,0 +1,165 @@
+"""Which hunks to suspect first, and which to add or leave out where a kernel does not build. Pure.
+
+The first suspects are the files of the functions whose cost changed. Hunks that share a name with them follow, such as
+those of a header, then the files beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from lab.bisection.hunks import Difference, hunk_at
+
+_QUOTED = re.compile(r"[\u2018'`]([^\u2018\u2019'`]+)[\u2019']")
+_WORD = re.compile(r"[A-Za-z_]\w+")
+_PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?error:")
+_TARGET = re.compile(r"No rule to make target '([^']+)\.o'")
+
+_KEYWORDS = {"char", "const", "enum", "int", "long", "short", "static", "struct", "union", "unsigned", "void"}
+
+MOST_ADDED = 24
+"""More hunks than that share a name of no meaning here: such a name is not followed."""
+
+_RARE = 12
+
+
+def tiers(difference: Difference) -> list[list[int]]:
+    """The hunks in groups of falling suspicion; each group holds whole files that no group before it has."""
+    by_path, words = difference.by_path, difference.words
+    named = difference.functions
+    scores: defaultdict[str, float] = defaultdict(float)
+    for number, hunk in enumerate(difference.hunks):
+        # A header declares functions: what it has inline has no function of its own to be named.
+        inside = 0.0 if hunk.path.endswith(".h") else sum(named.get(name, 0.0) for name in hunk.functions)
+        scores[hunk.path] += 3 * inside + sum(named[name] for name in words[number] & named.keys())
+    first = [path for path in sorted(scores, key=lambda path: -scores[path]) if scores[path] > 0]
+    found, seen = [], set[str]()
+    alone = [[path] for path in first[:4]]
+    for paths in (*alone, _akin(difference, first[:4]), first[4:], _beside(difference, first)):
+        fresh = [path for path in dict.fromkeys(paths) if path not in seen]
+        seen.update(fresh)
+        found.append([number for path in fresh for number in by_path[path]])
+    found.append([number for path in by_path if path not in seen for number in by_path[path]])
+    return [tier for tier in found if tier]
+
+
+def _akin(difference: Difference, paths: Sequence[str]) -> list[str]:
+    """The files with hunks that share a rare name of only one end with those of some files, most such names first."""
+    frequency = Counter(word for words in difference.words for word in words)
+    mine = [number for path in paths for number in difference.by_path[path]]
+    rare = {word for word in _words(difference, mine, "-") ^ _words(difference, mine, "+") if frequency[word] <= _RARE}
+    shared: Counter[str] = Counter()
+    for number, hunk in enumerate(difference.hunks):
+        if hunk.path not in paths and (common := len(difference.words[number] & rare)):
+            shared[hunk.path] += common
+    return [path for path, common in shared.most_common(4) if common > 1]
+
+
+def _beside(difference: Difference, paths: Sequence[str]) -> list[str]:
+    folders = {PurePosixPath(path).parent for path in paths}
+    return [path for path in difference.by_path if PurePosixPath(path).parent in folders]
+
+
+def likely(difference: Difference, numbers: Collection[int]) -> list[int]:
+    """Those of some hunks that are in a function whose cost changed."""
+    return [number for number in numbers if difference.hunks[number].functions & difference.functions.keys()]
+
+
+def by_suspicion(difference: Difference, numbers: Collection[int]) -> list[int]:
+    """Some hunks, those in functions whose cost changed first, then those that mention one."""
+    named = difference.functions
+
+    def score(number: int) -> float:
+        inside = sum(named.get(name, 0.0) for name in difference.hunks[number].functions)
+        return -(3 * inside + sum(named[name] for name in difference.words[number] & named.keys()))
+
+    return sorted(sorted(numbers), key=score)
+
+
+def clusters(difference: Difference, numbers: Sequence[int]) -> list[list[int]]:
+    """Hunks that share a name which only one end has, put together: one hardly builds without the other.
+
+    In the given order.
+    """
+    before, after = (_words(difference, numbers, side) for side in "-+")
+    one_sided = before ^ after
+    groups: list[tuple[list[int], set[str]]] = []
+    for number in numbers:
+        words = set(difference.words[number] & one_sided)
+        joined = [group for group in groups if group[1] & words]
+        members = [member for group in joined for member in group[0]]
+        groups = [group for group in groups if group not in joined]
+        groups.append(([*members, number], words.union(*(group[1] for group in joined))))
+    return sorted((members for members, _ in groups), key=lambda members: numbers.index(members[0]))
+
+
+def _words(difference: Difference, numbers: Collection[int], side: str) -> set[str]:
+    """The names on the lines of one side of some hunks."""
+    lines = (line[1:] for number in numbers for line in difference.hunks[number].lines if line[:1] == side)
+    return {word for line in lines for word in _WORD.findall(line)}
+
+
+class Complaint(NamedTuple):
+    """What a failed build names. places: files and lines. names: identifiers. targets: files that should be made."""
+
+    places: list[tuple[str, int]]
+    names: list[str]
+    targets: list[str]
+
+
+def complaint(errors: Sequence[str]) -> Complaint:
+    """The names in the errors of compilers, linkers and make."""
+    text = "\n".join(errors)
+    places = [(match[1], int(match[2])) for match in _PLACE.finditer(text)]
+    names = [word for quoted in _QUOTED.findall(text) for word in _WORD.findall(quoted)]
+    return Complaint(places, [name for name in dict.fromkeys(names) if name not in _KEYWORDS], _TARGET.findall(text))
+
+
+def additions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
+    """The hunks to take, too: those that have a name which a failed build misses."""
+    found: list[int] = []
+    for name in said.names:
+        more = [n for n, words in enumerate(difference.words) if name in words and n not in taken]
+        found += more if len(more) <= _RARE else []
+    for target in said.targets:
+        folder = PurePosixPath(target).parent
+        found += [
+            number
+            for number, hunk in enumerate(difference.hunks)
+            if number not in taken and PurePosixPath(hunk.path) in (folder / "Makefile", PurePosixPath(f"{target}.c"))
+        ]
+    found = list(dict.fromkeys(found))
+    return found if len(found) <= MOST_ADDED else []
+
+
+def omissions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
+    """The taken hunks to leave: those that have a line at which a build fails, else those that have a name of it."""
+    found = [number for path, line in said.places for number in _at(difference, taken, path, line)]
+    if not found:
+        names = set(said.names)
+        found = [number for number in sorted(taken) if difference.words[number] & names]
+    return list(dict.fromkeys(found))
+
+
+def _at(difference: Difference, taken: Collection[int], path: str, line: int) -> Iterator[int]:
+    numbers = difference.by_path.get(_source(difference, path), [])
+    place = hunk_at(line, [(difference.hunks[number], number in taken) for number in numbers])
+    if place is not None:
+        yield numbers[place]
+
+
+def spread(difference: Difference, before: Collection[int], said: Complaint) -> bool:
+    """True if a build fails in a file of which no hunk was taken before more were added."""
+    files = set(difference.paths(before))
+    return any(_source(difference, path) not in files for path, _ in said.places)
+
+
+def _source(difference: Difference, path: str) -> str:
+    """A path of a build log as the tree has it: make writes it from the build's folder, or from the root."""
+    parts = path.split("/")
+    suffixes = ("/".join(parts[cut:]) for cut in range(len(parts)))
+    return next((suffix for suffix in suffixes if suffix in difference.by_path), path)

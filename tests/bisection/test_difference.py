@@ -1,0 +1,184 @@
+"""`lab bisect --by files` and `--by hunks`, from the command line to the answer, with kernels that are fakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab.bisection.answer import Answer, Function
+from lab.bisection.journal import Event, Journal
+from lab.bisection.proof import Prover
+from lab.cli import main
+from lab.compare import result_folders
+from lab.core.executor import Work
+from lab.kernels.kernel import KernelSpec
+
+from ..fakes import mixes
+from ..fakes.bisector import Bisector, make
+from ..fakes.mixes import commit, text
+
+
+@pytest.fixture
+def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
+    made = make(tmp_path, monkeypatch, capsys)
+    monkeypatch.setattr(KernelSpec, "obtain", mixes.obtain)
+    monkeypatch.setattr(KernelSpec, "files_read", lambda *_, **__: set())
+    return made
+
+
+NEUTRAL = {f"lib/file{number}.c": text("a", "b", "c") for number in range(6)}
+CHANGED = {f"lib/file{number}.c": text("A", "b", "C") for number in range(6)}
+
+
+def planted(top: Path, old: dict[str, str], new: dict[str, str]) -> tuple[str, str]:
+    """Two commits with planted files among neutral ones."""
+    return commit(top, {**NEUTRAL, **old}), commit(top, {**CHANGED, **new})
+
+
+def by(bisector: Bisector, kind: str, ends: tuple[str, str], *more: str) -> Answer:
+    return bisector.search(*ends, "--by", kind, *more, words="old new")
+
+
+def test_a_hunk_is_found_and_proved_both_ways(bisector: Bisector) -> None:
+    old, new = text("x", "cost 100", "y", "z"), text("X", "cost 130", "Y", "z")
+    answer = by(bisector, "hunks", planted(bisector.tree, {"mm/slow.c": old}, {"mm/slow.c": new}))
+    assert answer.outcome == "found" and answer.kind == "hunks" and answer.candidates == 15
+    (found,) = answer.changes
+    assert found.hunks is not None and found.hunks.files == ["mm/slow.c"] and found.hunks.hunks == 1
+    assert found.hunks.share == pytest.approx(1) and found.hunks.functions == ["f1"]
+    assert found.hunks.diff[-2:] == ["-\tcost 100", "+\tcost 130"]
+    proof = found.proof
+    assert proof is not None and proof.confirmed and proof.fresh is not None and proof.applied is not None
+    assert proof.fresh.ratio == pytest.approx(100 / 130) == proof.applied.ratio, "throughput, both ways"
+    assert [commit.partition(" ")[2] for commit in found.hunks.commits] == ["a change"]
+    applied = result_folders.load_result(result_folders.open_folder(proof.applied_result or ""))
+    assert not set(applied.seeds) & set(answer.seeds)
+
+
+def test_the_answer_is_shown_in_every_format(bisector: Bisector) -> None:
+    ends = planted(bisector.tree, {"mm/slow.c": text("x", "cost 100")}, {"mm/slow.c": text("X", "cost 130")})
+    by(bisector, "hunks", ends)
+    assert main.run(["report", "latest"]) == 0
+    shown = bisector.capsys.readouterr().out
+    for part in ("14 hunks that the builds read differ", "100 % of the change", "in f1()", "cost 130", "other way"):
+        assert part in shown, shown
+    for form in ("md", "html", "json", "mail"):
+        assert main.run(["report", "latest", "--format", form]) == 0
+        assert "mm/slow.c" in bisector.capsys.readouterr().out
+    assert main.run(["report", "latest", "--format", "mail"]) == 0
+    mail = bisector.capsys.readouterr().out
+    assert f"{ends[0][:12]}..{ends[1][:12]}" in mail and "+        cost 130" in mail
+    assert bisector.run("status") == 0 and "finished" in bisector.printed
+    assert bisector.run("log") == 0 and bisector.printed.startswith("# lab bisect --old")
+
+
+def test_two_files_are_independent_parts_with_their_shares(bisector: Bisector) -> None:
+    old = {"mm/one.c": text("cost 100", "q"), "fs/two.c": text("cost 100", "q")}
+    new = {"mm/one.c": text("cost 120", "Q"), "fs/two.c": text("cost 160", "Q")}
+    answer = by(bisector, "files", planted(bisector.tree, old, new))
+    parts = {found.hunks.files[0]: found.hunks.share for found in answer.changes if found.hunks}
+    assert answer.outcome == "found" and parts.keys() == {"mm/one.c", "fs/two.c"}
+    assert 0.15 < parts["mm/one.c"] < 0.35 and 0.65 < parts["fs/two.c"] < 0.85
+    assert all(found.proof and found.proof.confirmed for found in answer.changes)
+
+
+def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = [Function(name="f0", space="kernel", base=1, test=5)]
+    monkeypatch.setattr(Prover, "_functions", lambda *_: named)
+    old = {"fs/pipe.c": text("uses spare cost", "cost 100"), "include/pipe.h": text("has spare")}
+    new = {"fs/pipe.c": text("uses pool cost", "cost 130"), "include/pipe.h": text("has pool")}
+    old["fs/pipe.c"] = old["fs/pipe.c"].replace("uses spare cost", "uses spare\n\tcost 10")
+    new["fs/pipe.c"] = new["fs/pipe.c"].replace("uses pool cost", "uses pool\n\tcost 60")
+    answer = by(bisector, "files", planted(bisector.tree, old, new))
+    (found,) = answer.changes
+    assert found.hunks is not None and sorted(found.hunks.files) == ["fs/pipe.c", "include/pipe.h"]
+    assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
+    assert any("undeclared" in step.why for step in answer.skipped)
+
+
+def test_a_side_that_does_not_build_is_said(bisector: Bisector) -> None:
+    """The newer end with the old hunk builds, the older one with the new hunk does not."""
+    old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("q")}
+    new = {"fs/pipe.c": text("uses pool\n\tcost 130"), "fs/other.c": text("has pool")}
+    answer = by(bisector, "files", planted(bisector.tree, old, new))
+    (found,) = answer.changes
+    assert found.hunks is not None and found.hunks.files == ["fs/pipe.c"]
+    assert found.proof is not None and found.proof.confirmed and found.proof.applied is None
+    assert "undeclared" in (found.proof.not_applied or "")
+
+
+def test_neutral_differences_carry_nothing_and_cost_no_build(bisector: Bisector) -> None:
+    ends = planted(bisector.tree, {"mm/a.c": text("cost 100")}, {"mm/a.c": text("cost 100", "new")})
+    answer = by(bisector, "hunks", ends)
+    assert answer.outcome == "no culprit" and answer.path == []
+
+
+def test_the_sources_may_be_of_two_trees(bisector: Bisector, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    commit(bisector.tree, {**NEUTRAL, "mm/slow.c": text("cost 100")})
+    commit(other, {**CHANGED, "mm/slow.c": text("cost 130"), "mm/more.c": text("new")})
+    answer = by(bisector, "hunks", (f"worktree:{bisector.tree}", f"worktree:{other}"))
+    (found,) = answer.changes
+    assert found.hunks is not None and found.hunks.files == ["mm/slow.c"]
+    assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
+
+
+@pytest.mark.parametrize("guests", [6, 8])
+def test_a_budget_that_is_used_up_leaves_the_rest_to_resume(
+    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
+) -> None:
+    ends = (
+        commit(bisector.tree, {"mm/a.c": text("cost 100", "q")}),
+        commit(bisector.tree, {"mm/a.c": text("cost 130", "Q")}),
+    )
+    with monkeypatch.context() as patch:
+        over = property(lambda work: work.deadline and len(bisector.guests.calls) >= guests)
+        patch.setattr(Work, "out_of_time", over)
+        stopped = by(bisector, "hunks", ends, "--budget", "1h", "--jobs", "1")
+    assert stopped.outcome == "undecided" and "budget" in stopped.reason
+    assert bisector.run("status") == 0
+    assert bisector.run("resume", "--json") == 0
+    (found,) = msgspec.json.decode(bisector.printed, type=Answer).changes
+    assert found.hunks is not None and found.hunks.hunks == 1 and found.proof is not None and found.proof.confirmed
+
+
+def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one whose kernel does not build: the search asks for the same mixes in the same order."""
+    ends = (
+        commit(
+            bisector.tree, {"mm/a.c": text("cost 100", "q", "uses old"), "mm/b.h": text("has old"), "mm/c.c": "c\n"}
+        ),
+        commit(
+            bisector.tree, {"mm/a.c": text("cost 130", "Q", "uses new"), "mm/b.h": text("has new"), "mm/c.c": "C\n"}
+        ),
+    )
+    whole, append = by(bisector, "hunks", ends), Journal.append
+    assert whole.skipped and len(whole.path) >= 4
+    for stop in range(1, 4 + len(whole.path)):
+        left = [stop]
+
+        def until_stopped(journal: Journal, event: Event, left: list[int] = left) -> None:
+            append(journal, event)
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "append", until_stopped)
+            words = ["--by", "hunks", "--old", ends[0], "--new", ends[1], "--tree", str(bisector.tree)]
+            assert bisector.run(*words, "-w", bisector.workload) == 130
+        assert bisector.run("resume", "--json") == 0
+        resumed = msgspec.json.decode(bisector.printed, type=Answer)
+        assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
+        assert [step.commit for step in resumed.path] == [step.commit for step in whole.path]
+
+
+def test_what_cannot_be_split_is_refused(bisector: Bisector) -> None:
+    ends = planted(bisector.tree, {}, {})
+    assert "same source" in bisector.refused(2, "--by", "files", "--old", ends[0], "--new", ends[0])
+    settings = bisector.refused(2, "--by", "files", "--old", ends[0], "--new", f"{ends[1]}@thp=never")
+    assert "differ in kconfig or settings" in settings
+    live = bisector.refused(2, "--by", "hunks", "--mode", "live", "--old", ends[0], "--new", ends[1])
+    assert "needs exact mode" in live

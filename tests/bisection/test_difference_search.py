@@ -1,0 +1,141 @@
+"""The search among files and hunks, on differences with planted hunks: what is asked, and what is found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from lab.bisection.difference_search import Found, Mix, Pending, Result, Search, mix_name
+from lab.bisection.hunks import Difference, Hunk
+
+
+def hunk(path: str, at: int, old: str, new: str, function: str = "") -> Hunk:
+    """A hunk that replaces one line."""
+    context = f"int {function}(void)" if function else ""
+    return Hunk(
+        path=path, old_start=at, old_count=1, new_start=at, new_count=1, function=context, lines=[f"-{old}", f"+{new}"]
+    )
+
+
+def neutral(path: str, at: int) -> Hunk:
+    return hunk(path, at, f"/* before {path} {at} */", f"/* after {path} {at} */")
+
+
+@dataclass
+class Kernels:
+    """Kernels that build, and cost, as planted.
+
+    effects: the share of each set of hunks that is taken back together. needs: hunks without which one does not build,
+    and the name that the compiler then misses. refuses: hunks that never build in a mix.
+    """
+
+    difference: Difference
+    effects: Mapping[Mix, float]
+    needs: Mapping[int, tuple[int, str]] = field(default_factory=dict)
+    refuses: frozenset[int] = frozenset()
+    builds: int = 0
+    failed: int = 0
+
+    def result(self, mix: Mix) -> Result:
+        self.builds += 1
+        for number in sorted(mix):
+            at = self.difference.hunks[number]
+            place = f"../src/{at.path}:{at.new_start}:3: error: "
+            if number in self.refuses:
+                self.failed += 1
+                return Result(None, (f"{place}passing argument 2 of 'elsewhere' from incompatible pointer type",))
+            if number in self.needs and self.needs[number][0] not in mix:
+                self.failed += 1
+                return Result(
+                    None, (f"{place}\u2018struct pipe\u2019 has no member named \u2018{self.needs[number][1]}\u2019",)
+                )
+        return Result(sum(share for hunks, share in self.effects.items() if hunks <= mix))
+
+    def search(self, *, hunks: bool = True) -> Found:
+        known: dict[str, Result] = {}
+        while True:
+            try:
+                return Search(self.difference, known, tolerance=0.1, hunks=hunks).run()
+            except Pending as pending:
+                assert mix_name(pending.mix) not in known and pending.left >= 1
+                known[mix_name(pending.mix)] = self.result(pending.mix)
+
+
+def plain(files: int, each: int) -> list[Hunk]:
+    return [neutral(f"mm/file{number}.c", 10 * at) for number in range(files) for at in range(1, each + 1)]
+
+
+def difference(hunks: list[Hunk], functions: dict[str, float] | None = None) -> Difference:
+    return Difference(old_tree="o", new_tree="n", hunks=hunks, functions=functions or {})
+
+
+def test_one_hunk_of_a_commit_of_forty_in_at_most_twelve_builds() -> None:
+    for guilty in range(40):
+        kernels = Kernels(difference(plain(5, 8)), {frozenset([guilty]): 1.0})
+        found = kernels.search()
+        assert [part.mix for part in found.parts] == [{guilty}] and found.share == 1.0
+        assert kernels.builds <= 12
+
+
+def test_the_hunk_in_a_function_that_is_named_is_found_at_once() -> None:
+    hunks = plain(5, 12)
+    hunks[37] = hunk("mm/file3.c", 20, "a = 1;", "a = 2;", function="slow_path")
+    kernels = Kernels(difference(hunks, {"slow_path": 0.9}), {frozenset([37]): 1.0})
+    assert [part.mix for part in kernels.search().parts] == [{37}]
+    assert kernels.builds == 2, "its file, and itself"
+
+
+def test_two_files_that_are_independent_each_have_their_share() -> None:
+    kernels = Kernels(difference(plain(30, 2)), {frozenset([8]): 0.7, frozenset([41]): 0.3})
+    found = kernels.search()
+    assert [(set(part.mix), round(part.share, 6)) for part in found.parts] == [({8}, 0.7), ({41}, 0.3)]
+    by_files = kernels.search(hunks=False)
+    assert [set(part.mix) for part in by_files.parts] == [{8, 9}, {40, 41}]
+
+
+def test_two_files_that_need_each_other_are_one_part() -> None:
+    kernels = Kernels(difference(plain(30, 2)), {frozenset([8, 41]): 1.0})
+    assert [set(part.mix) for part in kernels.search().parts] == [{8, 41}]
+
+
+def behind_a_header(files: int) -> Difference:
+    """A function that is named, a member that it uses, and many neutral files."""
+    hunks = plain(files, 2)
+    hunks += [
+        hunk("fs/pipe.c", 5, "page = pipe->spare_page;", "page = alloc();", function="pipe_write"),
+        neutral("fs/pipe.c", 40),
+        hunk("include/linux/pipe.h", 9, "struct page *spare_page;", "struct page *pool;"),
+        neutral("include/linux/pipe.h", 20),
+    ]
+    return difference(hunks, {"pipe_write": 0.8})
+
+
+def test_a_hunk_behind_a_header_is_found_with_it() -> None:
+    made = behind_a_header(100)
+    guilty, header = 200, 202
+    kernels = Kernels(made, {frozenset([guilty]): 1.0}, needs={guilty: (header, "spare_page")})
+    found = kernels.search()
+    assert [set(part.mix) for part in found.parts] == [{guilty, header}]
+    assert kernels.builds <= 12
+
+
+def test_a_hunk_that_cannot_be_built_is_left_out() -> None:
+    """As with one whose types changed elsewhere: the rest of its file shows the change."""
+    made = behind_a_header(100)
+    kernels = Kernels(made, {frozenset([200]): 0.8}, needs={200: (202, "spare_page")}, refuses=frozenset([201]))
+    (part,) = kernels.search().parts
+    assert set(part.mix) == {200, 202} and part.share == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_planted_hunks_are_found_among_neutral_ones(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311
+    hunks = plain(draw.randint(2, 40), draw.randint(1, 5))
+    guilty = draw.sample(range(len(hunks)), draw.randint(1, 2))
+    effects = {frozenset([number]): 1 / len(guilty) for number in guilty}
+    found = Kernels(difference(hunks), effects).search()
+    assert sorted(number for part in found.parts for number in part.mix) == sorted(guilty)
+    assert sum(part.share for part in found.parts) == pytest.approx(1)

@@ -1,0 +1,101 @@
+"""Hunks as git splits files, and mixes of two versions of a file."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from lab.bisection import hunks
+from lab.bisection.hunks import Hunk
+from lab.bisection.sources import _DIFF
+from lab.core import git as lab_git
+from lab.core.git import Repo
+
+from ..fakes.kernel import commit_all, git
+
+Files = dict[str, tuple[str, bytes]]
+
+
+def _committed(
+    top: Path, old: dict[str, bytes | None], new: dict[str, bytes | None]
+) -> tuple[Files, Files, list[Hunk]]:
+    """Both versions as git has them, and the hunks between them."""
+    top.mkdir()
+    git(top, "init", "-q")
+    trees = []
+    for files in (old, new):
+        for name, content in files.items():
+            path = top / name
+            path.parent.mkdir(exist_ok=True, parents=True)
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(content)
+        trees.append(commit_all(top, "a version"))
+    repo = Repo(lab_git.rev_parse(top, "--absolute-git-dir"))
+    found = list(hunks.parse(repo.git(*_DIFF, *trees) + "\n"))
+    return repo.files(trees[0], list(old)), repo.files(trees[1], list(old)), found
+
+
+def _edited(lines: list[bytes], draw: random.Random) -> list[bytes]:
+    made = []
+    for line in lines:
+        what = draw.random()
+        if what < 0.1:
+            continue
+        made.append(b"changed %d\n" % draw.randrange(9) if what < 0.2 else line)
+        if what > 0.9:
+            made += [b"more %d\n" % number for number in range(draw.randrange(1, 4))]
+    return made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_hunk_is_the_new_file_and_all_are_the_old_one(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311
+    lines = [b"line %d\n" % number for number in range(draw.randrange(60))]
+    ends = [b"".join(made).removesuffix(draw.choice([b"\n", b""])) for made in (lines, _edited(lines, draw))]
+    old, new, found = _committed(tmp_path / "git", {"a.c": ends[0], "b": b"b"}, {"a.c": ends[1]})
+    before, after = old.get("a.c"), new.get("a.c")
+    assert hunks.mixed(before, after, [(hunk, False) for hunk in found]) == after
+    assert hunks.mixed(before, after, [(hunk, True) for hunk in found]) == (before if found else after)
+
+
+def test_one_hunk_of_three_is_taken_alone(tmp_path: Path) -> None:
+    lines = [b"%d\n" % number for number in range(40)]
+    after = [*lines]
+    after[5:6], after[20:20], after[30:32] = [b"five\n"], [b"more\n", b"and more\n"], []
+    old, new, found = _committed(tmp_path / "git", {"a.c": b"".join(lines)}, {"a.c": b"".join(after)})
+    assert len(found) == 3
+    for taken in range(3):
+        choice = [(hunk, place == taken) for place, hunk in enumerate(found)]
+        made = hunks.mixed(old["a.c"], new["a.c"], choice)
+        assert made is not None
+        text = made[1]
+        assert (b"five" in text, b"more" in text, b"28\n" not in text) == (taken != 0, taken != 1, taken != 2)
+        if found[taken].old_count:
+            at = 1 + text.splitlines().index({0: b"5", 2: b"28"}[taken])
+            assert hunks.hunk_at(at, choice) == taken
+            assert hunks.hunk_at(15, choice) is None
+
+
+def test_new_gone_and_binary_files_are_taken_whole(tmp_path: Path) -> None:
+    old, new, found = _committed(
+        tmp_path / "git",
+        {"gone.c": b"int gone;\n", "logo.bin": b"\0one", "new.c": None},
+        {"gone.c": None, "logo.bin": b"\0two", "new.c": b"int fresh;\n"},
+    )
+    assert {hunk.path for hunk in found} == {"gone.c", "logo.bin", "new.c"} and all(hunk.whole for hunk in found)
+    for hunk in found:
+        path = hunk.path
+        assert hunks.mixed(old.get(path), new.get(path), [(hunk, True)]) == old.get(path)
+        assert hunks.mixed(old.get(path), new.get(path), [(hunk, False)]) == new.get(path)
+    assert "fresh" in next(hunk for hunk in found if hunk.path == "new.c").words
+
+
+def test_the_functions_and_names_of_a_hunk() -> None:
+    lines = ["-static int slow(struct page *page, int count)", "+\treturn page->spare;"]
+    hunk = Hunk(path="mm/a.c", function="static void outer(void)", lines=lines)
+    assert {"outer", "slow"} <= hunk.functions
+    assert {"slow", "struct", "page", "spare"} <= hunk.words
