@@ -383,7 +383,8 @@ def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case:
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    return weigh_count(weighed, count, plan)
+    # Whoever waits executes more instructions or fewer, whatever it costs.
+    return weighed if one.bench.workload.rounds else weigh_count(weighed, count, plan)
 
 
 def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:
