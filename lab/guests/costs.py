@@ -370,6 +370,9 @@ def box_of(machine: Machine) -> dict[str, tuple[int, int]]:
     """The ranges of a machine's prices."""
     ranges = {name: cost.range for name, cost in machine.cost.given().items()}
     box = {name: (round(low * _MILLI), round(high * _MILLI)) for name, (low, high) in ranges.items()}
+    if machine.coherence:
+        low, high = machine.coherence.move.range
+        box["move"] = (round(low * _MILLI), round(high * _MILLI))
     return {**box, "overlap": machine.overlap.misses.range}
 
 

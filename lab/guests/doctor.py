@@ -38,8 +38,8 @@ class Finding(Record, frozen=True, kw_only=True):
 def examine(qemu: str = exact.QEMU) -> list[Finding]:
     """All findings about this machine. Boots a guest to judge KVM, where `/dev/kvm` exists at all."""
     return [
-        _packages(), _exact_mode(qemu), _contention(qemu), *_other_architectures(), _live_mode(qemu), _counters(), _virtme_ng(),
-        _default_tree(), _size(), _disk(), _privileges(), *live_setup(),
+        _packages(), _exact_mode(qemu), _contention(qemu), *_other_architectures(), _live_mode(qemu), _counters(),
+        _virtme_ng(), _default_tree(), _size(), _disk(), _privileges(), *live_setup(),
     ]  # fmt: skip
 
 

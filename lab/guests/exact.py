@@ -23,7 +23,7 @@ from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
-from lab.kernels import architecture
+from lab.kernels import architecture, places
 from lab.kernels.architecture import Architecture, MachineType
 
 QEMU = architecture.load().qemu
@@ -162,6 +162,8 @@ class ExactGuest:
         own = architecture.of_machine(self.machine)
         values = {**self._facts(), **files, "board": own.boards[self.machine], "append": " ".join(self.cmdline)}
         plugin = self.instrument.arguments(root, folder / COSTS, own) if self.instrument else []
+        if self.instrument and self.instrument.quantum:
+            plugin = [*plugin[:-1], ",".join([plugin[-1], *places.of_kernel(kernel).arguments()])]
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
         return [self.qemu.path, *words, *plugin]
 

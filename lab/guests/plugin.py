@@ -124,6 +124,7 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line that moved between vCPUs in operations of a window: its physical address, and one that it was reached by.
 
+    cache, size, slab: of a slab's object, the name of its cache, its bytes, and where the slab begins.
     readers, writers: vCPUs, one bit each. queued, waited: thousandths of cycles until it had arrived, and until a loop
     that looked at it went on.
     """
@@ -137,6 +138,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     queued: _Count
     waited: _Count
     uses: list[Use]
+    cache: str = ""
+    size: _Count = 0
+    slab: _Address = 0
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
@@ -163,6 +167,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     blocks: list[Block] = []  # the program's profile, from a line of its own
     of_vcpus: list[_Count] = []  # in rounds: the operations of each vCPU
     lines: list[Line] = []  # in rounds: from a line of its own, those that moved most first
+    cpus: list[_Address] = []  # what the addresses of a variable of each CPU are beyond its symbol's
 
     @property
     def own(self) -> bool:
@@ -239,6 +244,7 @@ class _Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="pr
 class _Lines(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="lines", forbid_unknown_fields=True):
     sequence: int
     lines: list[Line]
+    cpus: list[_Address] = []
 
 
 class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end", forbid_unknown_fields=True):
@@ -282,7 +288,7 @@ def parse(content: Iterable[bytes]) -> Output:
                 windows.append(_with_profile(number, pending, line.blocks))
                 pending = None
             case _Lines() if pending is None and windows and windows[-1].sequence == line.sequence:
-                windows[-1] = msgspec.structs.replace(windows[-1], lines=line.lines)
+                windows[-1] = msgspec.structs.replace(windows[-1], lines=line.lines, cpus=line.cpus)
             case _End() if pending is None:
                 return Output(interface=header.interface, model=header.model, vcpus=header.vcpus, windows=windows)
             case _:

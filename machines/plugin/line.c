@@ -10,6 +10,7 @@
 #include "cache.h"
 #include "context.h"
 #include "memory.h"
+#include "place.h"
 #include "vcpu.h"
 
 #include <inttypes.h>
@@ -20,6 +21,7 @@
 #define WAYS		12
 #define MEETINGS	(1U << 14)	/* lines that moved, remembered at a time */
 #define USES		(1U << 16)	/* instructions at lines, in a window */
+#define NAMED		64		/* lines that moved most: only their slab caches are looked up */
 #define NOBODY		(-1)
 
 /* By one instruction, of one line. */
@@ -311,8 +313,11 @@ void lines_put(FILE *file)
 
 		fprintf(file, "%s{\"line\":%" PRIu64 ",\"address\":%" PRIu64 ",\"readers\":%u,\"writers\":%u"
 			",\"moves\":%" PRIu64 ",\"essential\":%" PRIu64 ",\"queued\":%" PRIu64 ",\"waited\":%" PRIu64
-			",\"uses\":[", i ? "," : "", meeting->number << LINE_SHIFT, meeting->address, meeting->readers,
+			"", i ? "," : "", meeting->number << LINE_SHIFT, meeting->address, meeting->readers,
 			meeting->writers, meeting->moves, meeting->essential, meeting->queued, meeting->waited);
+		if (i < NAMED)
+			place_put_slab(file, meeting->number << LINE_SHIFT);
+		fputs(",\"uses\":[", file);
 		put_uses(file, meeting);
 		fputs("]}", file);
 	}

@@ -86,6 +86,19 @@ static const struct {
 	{ "move",		&machine.move },
 };
 
+/* Addresses and offsets. */
+static const struct {
+	const char *name;
+	uint64_t *place;
+} places[] = {
+	{ "slab_caches",	&machine.slab_caches },
+	{ "percpu",		&machine.percpu },
+	{ "slab_cache",		&machine.slab_cache },
+	{ "cache_name",		&machine.cache_name },
+	{ "cache_size",		&machine.cache_size },
+	{ "cache_list",		&machine.cache_list },
+};
+
 static bool read_number(const char *text, char **end, uint64_t limit, uint64_t *number)
 {
 	if (*text < '0' || *text > '9')
@@ -157,6 +170,9 @@ static bool read_argument(const char *name, const char *value)
 		*numbers[i].number = (uint32_t)number;
 		return true;
 	}
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (!strcmp(name, places[i].name))
+			return read_number(value, &end, UINT64_MAX, places[i].place) && !*end;
 	for (size_t i = 0; i < sizeof(geometries) / sizeof(geometries[0]); i++)
 		if (!strcmp(name, geometries[i].name))
 			return read_geometry(value, geometries[i].geometry, geometries[i].unit);

@@ -74,6 +74,9 @@ struct machine {
 	uint32_t hold;		/* a socket that is told when the guest is up; 0: none */
 	uint32_t quantum;	/* cycles of a turn, where vCPUs take turns by their clocks; 0: they take QEMU's */
 	uint64_t move;		/* cost of the move of a line */
+	/* Of the guest's kernel, see place.h; 0: not known. */
+	uint64_t slab_caches, percpu;	/* addresses */
+	uint64_t slab_cache, cache_name, cache_size, cache_list;	/* offsets of members */
 	uint32_t between;	/* 1 if programs mark where operations begin: what lies between two is left out */
 };
 

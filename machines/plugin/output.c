@@ -6,6 +6,7 @@
 #include "output.h"
 #include "context.h"
 #include "line.h"
+#include "place.h"
 #include "vcpu.h"
 
 #include <errno.h>
@@ -208,6 +209,7 @@ void output_window(const struct window *window, bool complete)
 	if (rounds) {
 		fprintf(file, "{\"t\":\"lines\",\"sequence\":%" PRIu64 ",\"lines\":", window->sequence);
 		lines_put(file);
+		place_put_cpus(file);
 		fputs("}\n", file);
 	}
 	fflush(file);
