@@ -1,15 +1,16 @@
 """Guests whose vCPUs contend: verdicts that rest on the price of a move, and each case over the numbers of vCPUs.
 
 The price of a move decides who has a line when, so cycles at another price are no other sum of the same events: guests
-run again, with one seed, at both ends of the price's range.
+run again, with one seed or three, at both ends of the price's range.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
 from msgspec.structs import replace as replace_fields
 
@@ -24,7 +25,8 @@ from lab.stats import verdict
 from lab.stats.verdict import Comparison, Metric
 from lab.workloads.spec import Case
 
-_SEED = 1
+_FIRST, _MORE = (1,), (2, 3)
+"""The seeds at another price. Where the first one has another sign, the one in the middle of three decides."""
 
 SPEEDUP = Metric(name="speedup", unit="times one vCPU", better="higher")
 
@@ -44,14 +46,25 @@ def resting_on_price(
         ]
         if not changed or (prices := _range(one.bench)) is None:
             continue
-        chosen = [case for case, _ in changed]
-        ends = {price: _ran(one, chosen, arms, price, work) for price in prices}
+        others = {price: Series(bench=_at(one.bench, price), cases=one.cases) for price in prices}
+        for seeds in (_FIRST, _MORE):
+            for other in others.values():
+                _run(other, [case for case, _ in changed], seeds, arms, work)
+            changed = [both for both in changed if _is_turned(others.values(), *both, plan.threshold)]
+            if not changed:
+                break
         for case, result in changed:
-            ratios = {price: _ratio(other, case, result.primary.name) for price, other in ends.items()}
-            if any(ratio and is_turned(result.primary.ratio or 1, ratio, plan.threshold) for ratio in ratios.values()):
+            ratios = {price: _ratio(other, case, result.primary.name) for price, other in others.items()}
+            if any(ratios.values()):
                 said = [f"{verdict.percent(ratio)} at {price:g} cycles" for price, ratio in ratios.items() if ratio]
                 found[result.name] = f"rests on the price of a move: {listed(said, 'and')}"
     return found
+
+
+def _is_turned(others: Iterable[Series], case: Case, result: CaseResult, threshold: float) -> bool:
+    """True if a case has the other sign at one of the prices."""
+    ratios = [_ratio(other, case, result.primary.name) for other in others]
+    return any(ratio and is_turned(result.primary.ratio or 1, ratio, threshold) for ratio in ratios)
 
 
 def is_turned(ratio: float, other: float, threshold: float) -> bool:
@@ -78,18 +91,19 @@ def _at(bench: Bench, price: float) -> Bench:
     return replace(made, fingerprint=made.environment().fingerprint)
 
 
-def _ran(one: Series, cases: Sequence[Case], arms: Sequence[Arm], price: float, work: Work) -> Series:
-    """The runs of one seed at a price."""
-    other = Series(bench=_at(one.bench, price), cases=cases, windows=dict.fromkeys([case.name for case in cases], 1))
+def _run(other: Series, cases: Sequence[Case], seeds: Sequence[int], arms: Sequence[Arm], work: Work) -> None:
+    """Run some seeds at another price."""
     (other.bench.folder / "runs").mkdir(parents=True, exist_ok=True)
-    with work.progress.task(f"at moves of {price:g} cycles", None) as task:
-        run_all([(other, other.guest(arm, _SEED, cases)) for arm in arms], work, task, loss="case")
-    return other
+    guests = [(other, other.guest(arm, seed, cases, windows={})) for seed in seeds for arm in arms]
+    with work.progress.task("at another price of a move", None) as task:
+        run_all(guests, work, task, loss="case")
 
 
 def _ratio(other: Series, case: Case, metric: str) -> float | None:
+    """The change of a case, in the middle of its seeds."""
     _, base, test = other.pairs(case, metric)
-    return test[0] / base[0] if base and base[0] > 0 and test[0] > 0 else None
+    ratios = [second / first for first, second in zip(base, test, strict=True) if first > 0 and second > 0]
+    return median(ratios) if ratios else None
 
 
 # ---- one case over the numbers of vCPUs
