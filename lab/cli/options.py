@@ -223,18 +223,22 @@ class OutputFile(click.ParamType[Path]):
         return path
 
 
-class Cpus(click.ParamType[int]):
-    """A number of vCPUs, or `host` for as many as there are, laid out alike; 0 stands for that."""
+class Cpus(click.ParamType["int | tuple[int, ...]"]):
+    """A number of vCPUs, several of them, or `host` for as many as there are, laid out alike; 0 stands for that."""
 
-    name = "N|host"
+    name = "N,...|host"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, ...]:
+        """The number, or a tuple of several."""
+        if isinstance(value, tuple):
+            return value
         if value == "host":
             return 0
-        if not str(value).isdigit() or int(value) < 1:
+        words = str(value).split(",")
+        if not all(word.isdigit() and int(word) > 0 for word in words):
             self.fail(f"{value!r} is neither a number of CPUs nor `host`", param, ctx)
-        return int(value)
+        numbers = tuple(dict.fromkeys(map(int, words)))
+        return numbers[0] if len(numbers) == 1 else numbers
 
 
 _GROUPS = {
@@ -440,7 +444,7 @@ def live_guest() -> Decorator:
             "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
             help="Live mode: KVM where a guest boots under it; tcg is slow, and its times are an emulator's.",
         ),
-        click.option("--cpus", type=Cpus(), help="Live mode: vCPUs of a guest (default: the workload's own)."),
+        click.option("--cpus", type=Cpus(), help="vCPUs of a guest (default: the workload's own)."),
         click.option(
             "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (3, or as measured)."
         ),

@@ -8,7 +8,7 @@ from typing import Self
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import estimates, result_folders, robustness, sampling
+from lab.compare import contention, estimates, result_folders, robustness, sampling
 from lab.compare.judge import boot_remarks, judge, with_code_remarks
 from lab.compare.measurement import Measurement
 from lab.compare.plan import Plan
@@ -60,6 +60,9 @@ class ExactComparison:
         """Judge every case, and all of them together."""
         series = self.guests.series
         cases, overall = judge(series, self.plan)
+        if turned := contention.resting_on_price(cases, series, self.guests.arms, self.plan, work):
+            cases, overall = judge(series, self.plan, turned)
+        cases = contention.with_curves(cases, series, self.plan)
         cases = with_code_remarks(cases, series, work.progress)
         if self.plan.robust:
             cases = robustness.judged(cases, series, self.plan, partial(self._one_seed_on, work), work)

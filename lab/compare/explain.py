@@ -17,6 +17,7 @@ import msgspec
 
 from lab.compare import profiles, result_folders, runs
 from lab.compare.counters import Mechanism, kernel_counters, mechanisms
+from lab.compare.lines import MetLine, met
 from lab.compare.measurement import Measurement
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call
 from lab.compare.results import AbResult, CaseResult
@@ -306,7 +307,7 @@ def _remembered_path(folder: Path, workload: str, case: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseExplanation:
-    """The explanation of one case. machine, model: of the modelled cycles."""
+    """The explanation of one case. machine, model: of the modelled cycles. lines: that vCPUs took from each other."""
 
     result: AbResult
     case: CaseResult
@@ -316,6 +317,7 @@ class CaseExplanation:
     model: str
     cost: Cost
     initcalls: Sequence[Initcall] = ()
+    lines: Sequence[MetLine] = ()
 
     @property
     def title(self) -> str:
@@ -333,6 +335,7 @@ class CaseExplanation:
             "machine": self.machine,
             "model": self.model,
             "mechanisms": records.plain(self.mechanisms),
+            **({"lines": records.plain(list(self.lines))} if self.lines else {}),
             **({"initcalls": records.plain(list(self.initcalls))} if self.initcalls else {}),
         }
 
@@ -374,6 +377,7 @@ def find(
         model=found.model,
         cost=cost,
         initcalls=kept.initcalls,
+        lines=met(found.base, found.test),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace as replace_fields
 
@@ -26,12 +26,20 @@ from lab.workloads import spec
 from lab.workloads.spec import Case, Workload
 
 
-def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
-    """Compare every case of every series, and judge all of them together; a case that failed is left out."""
+def judge(
+    series: Sequence[Series], plan: Plan, turned: Mapping[str, str] | None = None
+) -> tuple[list[CaseResult], multiple.Overall]:
+    """Compare every case of every series, and judge all of them together; a case that failed is left out.
+
+    turned: by name, the cases whose verdict is `unknown`, and why.
+    """
     cases = [(one, case) for one in series for case in one.cases]
     failed = [FailedCase.of(found, one.bench.folder) if (found := one.failures(case)) else None for one, case in cases]
     weighed = [_compare(one, case, plan, why) for (one, case), why in zip(cases, failed, strict=True)]
-    compared = [comparisons for comparisons, _ in weighed]
+    compared = [
+        [_open(c, (turned or {}).get(f"{one.bench.workload.name}:{case.name}")) for c in comparisons]
+        for (one, case), (comparisons, _) in zip(cases, weighed, strict=True)
+    ]
     marked = iter(multiple.mark_secondary([c for comparisons in compared for c in comparisons]))
     compared = [[next(marked) for _ in comparisons] for comparisons in compared]
     verdicts = [
@@ -71,6 +79,13 @@ def judge(series: Sequence[Series], plan: Plan) -> tuple[list[CaseResult], multi
     return judged, overall
 
 
+def _open(comparison: Comparison, why: str | None) -> Comparison:
+    """The comparison that decides a case; `unknown` if there is a reason."""
+    if why is None or not comparison.primary:
+        return comparison
+    return replace_fields(comparison, verdict=Outcome.UNKNOWN, reason=why, more_blocks=None)
+
+
 def with_losses(overall: multiple.Overall, failed: Sequence[FailedCase | None]) -> multiple.Overall:
     """The verdict, with the numbers of the cases that it is not about. failed: of each case, why."""
     for word in ("failed", "unsupported"):
@@ -93,6 +108,8 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
     ]
     primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
     primary = sampling.weigh_strings(primary, one, case, plan)
+    if one.bench.workload.rounds:  # the caller's cost has its waits in it, and other vCPUs are no deferred work
+        return [primary if c.primary else c for c in compared], None
     primary, whole = sampling.weigh_whole(primary, compared, plan)
     return [primary if c.primary else c for c in compared], whole
 
@@ -106,7 +123,7 @@ def metrics_of(
     """
     basis: costs.Basis = "instructions" if by == "instructions" else "cycles"
     return [
-        *(costs.metrics_of(workload.measures, workload.center, basis) if modelled else ()),
+        *(costs.metrics_of(workload.measures, workload.center, basis, rounds=workload.rounds) if modelled else ()),
         *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),
     ]
 

@@ -12,6 +12,7 @@ from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.compare.runs import Bench
 from lab.compare.sampling import Series
+from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.guests import exact, hardware, initrd
@@ -99,6 +100,14 @@ def _bench(
     workload: Workload, packed_root: Path, machine: MachineType, qemu: Qemu, plan: ComparisonPlan, folder: Path
 ) -> Bench:
     """The guests of a workload, without their fingerprint."""
+    parameters = exact.exact_machine(architecture.of_machine(machine).name)
+    instrument = load_instrument(plan.machine, workload.model_for(plan.model))
+    if workload.rounds:
+        if instrument is None:
+            raise UserError(f"{workload.name}: vCPUs that contend need a cost model", hint="leave out --model none")
+        parameters = parameters.for_rounds(workload.vcpus)
+        exact.require_rounds(qemu, parameters)
+        instrument = instrument.in_rounds(parameters.rounds.quantum if parameters.rounds else 0)
     return Bench(
         qemu=qemu,
         machine=machine,
@@ -106,8 +115,8 @@ def _bench(
         packed_root=packed_root,
         timeout_s=plan.guest_timeout_s,
         folder=folder,
-        instrument=load_instrument(plan.machine, workload.model_for(plan.model)),
-        parameters=exact.exact_machine(architecture.of_machine(machine).name),
+        instrument=instrument,
+        parameters=parameters,
         snapshots=plan.snapshots,
     )
 

@@ -22,9 +22,10 @@ from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.executor import Work
-from lab.guests import file_systems, hardware, image, initrd, plugin
-from lab.guests.plugin import COSTS
-from lab.kernels import architecture, symbols
+from lab.guests import exact, file_systems, hardware, image, initrd, plugin
+from lab.guests.plugin import COSTS, Window
+from lab.kernels import architecture, places, symbols
+from lab.kernels.places import Places
 from lab.kernels.symbols import SymbolTable
 from lab.stats.verdict import distance
 from lab.workloads import selection
@@ -81,12 +82,15 @@ class ArmProfile:
     operations: of the workload, in the same window or windows as the blocks; several runs are one profile when
     blocks and operations of all are given. kernel, user: asked in this order, so the measured program comes
     first; addresses alone cannot tell two programs apart that lie at the same place.
+    windows, places: of vCPUs that contend, the windows with the lines that moved, and the names of places.
     """
 
     blocks: Iterable[BlockLike]
     operations: int
     kernel: Sequence[SymbolTable]
     user: Sequence[SymbolTable] = ()
+    windows: Sequence[Window] = ()
+    places: Places | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,11 +172,15 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
 
 def kept(folder: Path, case: CaseResult, machine: str | None, model: str | None) -> str | None:
     """The model whose profiles the measurement itself kept, if it is the one asked for."""
-    stored = result_folders.load_result(folder).environment.guests[case.workload].model
+    shape = result_folders.load_result(folder).environment.guests[case.workload]
+    stored = shape.model
     kind = stored.partition(" ")[0]
     if model not in (None, kind):
         return None
     wanted = plugin.load_instrument(machine, kind)
+    rounds = exact.exact_machine().rounds
+    if wanted is not None and rounds is not None and shape.rounds:
+        wanted = wanted.in_rounds(rounds.quantum)
     return kind if wanted is not None and wanted.identity == stored else None
 
 
@@ -187,6 +195,7 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
     own = initrd.own_files(workload, kernel.architecture)
     program = own.get(workload.program, root / workload.program.lstrip("/"))
     names = symbols.kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols), symbols.from_elf(program)
+    image_of = kernel.vmlinux or kernel.bzimage
     for case in guest.cases:
         numbers = [number for number, outcome in enumerate(run.report.cases, start=1) if outcome.name == case.name]
         windows = [window for number in numbers for window in by_number.get(number, [])]
@@ -198,6 +207,8 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
             operations=sum(len(window.operations) for window in windows) or round(counted or len(windows)),
             kernel=[names[0]],
             user=[names[1]],
+            windows=windows,
+            places=places.of_kernel(image_of) if image_of and any(window.lines for window in windows) else None,
         )
     return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from lab.compare import judge, live_guests
 from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
 from lab.core.errors import UserError
@@ -25,7 +27,7 @@ class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
     base_cc: str | None = None
     test_cc: str | None = None
     accel: Literal["auto", "kvm", "tcg"] = "auto"
-    cpus: int | None = None
+    cpus: int | tuple[int, ...] | None = None
     numa: int | None = None
     duet: bool = False
     rounds: int | None = None
@@ -44,6 +46,7 @@ class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
 
 def plan_of(asked: ComparisonRequest, progress: Progress) -> Plan:
     """Resolve everything first, so that no option turns out wrong after hours."""
+    asked = _in_rounds(asked)
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
     asked.require()
@@ -68,6 +71,19 @@ def plan_of(asked: ComparisonRequest, progress: Progress) -> Plan:
         architecture.require_default("--mode live", [spec.architecture for spec in specs])
     base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
     return plan_around(asked, base, test, progress)
+
+
+def _in_rounds(asked: ComparisonRequest) -> ComparisonRequest:
+    """The request whose workloads name their vCPUs (`contention@4`), where `--cpus` asks for guests of exact mode."""
+    if asked.cpus is None or asked.mode != "exact":
+        if isinstance(asked.cpus, tuple):
+            raise UserError("several numbers of --cpus require --mode exact", hint="compare one after another")
+        return asked
+    numbers = asked.cpus if isinstance(asked.cpus, tuple) else (asked.cpus,)
+    if 0 in numbers:
+        raise UserError("--cpus host requires --mode live", hint="name a number")
+    texts = tuple(text for name in asked.workload for text in selection.on_cpus(name, numbers))
+    return msgspec.structs.replace(asked, workload=texts, cpus=None)
 
 
 def plan_around(asked: ComparisonRequest, base: ArmPlan, test: ArmPlan, progress: Progress) -> Plan:
@@ -118,7 +134,7 @@ def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
     return live_guests.plan(
         selected,
         accelerator,
-        asked.cpus,
+        asked.cpus if isinstance(asked.cpus, int) else None,
         nodes=asked.numa,
         duet=asked.duet,
         max_rounds=asked.rounds or asked.max_rounds,

@@ -26,6 +26,11 @@ from lab.workloads.spec import Case, Workload
 
 T = TypeVar("T")
 
+CONTENTION_NOTE = (
+    "vCPUs contend by the model: no NUMA nodes, store buffers, hyperthreads, nor moves of lines that overlap"
+)
+"""Stands beside results of guests whose vCPUs contend."""
+
 BESIDE = ("kernel", "user", "cycles", "instructions")
 """The columns that may stand beside the primary metric, in their order."""
 
@@ -94,13 +99,17 @@ def repeat(command: str, metric: str | None) -> str:
 
 
 class GuestShape(Record, frozen=True, kw_only=True):
-    """The guests of one workload, and the programs in them. Of settings, those beside the machine's."""
+    """The guests of one workload, and the programs in them. Of settings, those beside the machine's.
+
+    rounds: their vCPUs took turns by modelled clocks, and contended.
+    """
 
     vcpus: int
     memory_mb: int
     initrd_sha256: str
     fingerprint: str
     model: str = "none"
+    rounds: bool = False
     settings: dict[str, str] = msgspec.field(default_factory=dict)
     cmdline: list[str] = msgspec.field(default_factory=list)
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -117,6 +126,7 @@ class GuestShape(Record, frozen=True, kw_only=True):
             env=dict(workload.env),
             setup=list(workload.setup),
             commands={case.name: workload.command(case) for case in cases},
+            rounds=workload.rounds,
             **facts,
         )
 
@@ -150,7 +160,9 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
     @property
     def turns_note(self) -> str:
         """The line about what exact mode cannot see of guests with several vCPUs; empty without any."""
-        return turns_note(max((guest.vcpus for guest in self.guests.values()), default=1))
+        note = turns_note(max((guest.vcpus for guest in self.guests.values() if not guest.rounds), default=1))
+        contend = any(guest.rounds and guest.vcpus > 1 for guest in self.guests.values())
+        return "; ".join(filter(None, [note, CONTENTION_NOTE if contend else ""]))
 
     @property
     def guest_size(self) -> str:

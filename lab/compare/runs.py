@@ -181,11 +181,11 @@ class GuestRun:
         """The snapshot that the guest can go on from, or leave; None if it has to boot.
 
         A guest has to boot if the boot is measured, if no plugin runs that could hold it, if it has several vCPUs
-        (QEMU's state does not say which of them runs next), and if its init is not the lab's.
+        (QEMU's state does not say which of them runs next) or vCPUs that contend, and if its init is not the lab's.
         """
         bench = self.bench
         guests = architecture.of_machine(bench.machine)
-        if not bench.snapshots or bench.instrument is None or bench.workload.vcpus > 1:
+        if not bench.snapshots or bench.instrument is None or bench.workload.vcpus > 1 or bench.workload.rounds:
             return None
         entry = snapshot.entry(initrd.init_of(bench.packed_root), guests.pc)
         if entry is None or measures_boot(bench.packed_root, guests):

@@ -378,7 +378,9 @@ def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case:
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    return weigh_belief(weigh_count(weighed, count, plan), one, case)
+    # Whoever waits executes more instructions or fewer, whatever it costs.
+    counted = weighed if one.bench.workload.rounds else weigh_count(weighed, count, plan)
+    return weigh_belief(counted, one, case)
 
 
 def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:

@@ -61,6 +61,17 @@ METRICS = (
     Metric(name="counted_operations", unit="operations", better="neither"),
 )
 
+# Of guests whose vCPUs contend.
+MEETING = (
+    Metric(name="moved_lines", unit="moves/op", better="lower"),
+    Metric(name="false_moves", unit="moves/op", better="lower"),
+    Metric(name="contended_atomics", unit="instructions/op", better="lower"),
+    Metric(name="wait_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="queue_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="sleep_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="unfairness", unit="operations of the first by those of the last", better="lower"),
+)
+
 _PLAIN_COUNTS = {
     "instructions_per_op", "kernel_instructions", "user_instructions", "interruptions", "counted_operations",
     "tlb_invalidations", "zeroed_lines", "guest_time", "waited",
@@ -116,11 +127,11 @@ TRACE = 5_000
 """Cycles that one interruption may leave in the operation that it fell into: a schedule, a few colder lines."""
 
 
-def metrics_of(measures: Measures, center: Center, basis: Basis = "cycles") -> list[Metric]:
-    """The modelled metrics of a workload; the first one decides."""
+def metrics_of(measures: Measures, center: Center, basis: Basis = "cycles", *, rounds: bool = False) -> list[Metric]:
+    """The modelled metrics of a workload; the first one decides. rounds: its vCPUs contend."""
     primary = _CYCLES[measures, center] if basis == "cycles" else _INSTRUCTIONS[measures]
     decides = [msgspec.structs.replace(metric, primary=True) for metric in METRICS if metric.name == primary]
-    return decides + [metric for metric in METRICS if metric.name != primary]
+    return [*decides, *(MEETING if rounds else ()), *(metric for metric in METRICS if metric.name != primary)]
 
 
 def count_of(cycles: str) -> str | None:
@@ -171,6 +182,8 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
         _sum(values, name, counters, [mode for spent in own for mode in (spent.user, spent.kernel)], count)
     _sum(values, "user_dtlb_misses", _SUMS["dtlb_misses"], [spent.user for spent in own], count)
     values["counted_operations"] = count
+    if windows and windows[0].of_vcpus:
+        values |= _met(windows, count)
     return values
 
 
@@ -196,6 +209,28 @@ def guest_times(
         return {}
     waited = 0.0 if never_idle or elapsed_ns is None else max(0.0, elapsed_ns - executed)
     return {"guest_time": (executed + waited) / count, "waited": waited / count}
+
+
+def _met(windows: Sequence[Window], count: float) -> dict[str, float]:
+    """What vCPUs that contend did to each other, per operation."""
+    own = [window.in_program for window in windows]
+    moved, essential, atomics, waited = (
+        sum(mode[name] for spent in own for mode in (spent.user, spent.kernel)) / count
+        for name in ("moves", "essential_moves", "contended_atomics", "waited")
+    )
+    queued, slept = (
+        sum(mode.get(name, 0) for spent in own for mode in spent.events) / _MILLI / count
+        for name in ("queued", "slept")
+    )
+    return {
+        "moved_lines": moved,
+        "false_moves": max(0.0, moved - essential),
+        "contended_atomics": atomics,
+        "wait_cycles": waited / _MILLI,
+        "queue_cycles": queued,
+        "sleep_cycles": slept,
+        "unfairness": max(max(window.of_vcpus) / max(1, min(window.of_vcpus)) for window in windows),
+    }
 
 
 def counts(values: Mapping[str, float]) -> dict[str, float]:
@@ -322,7 +357,8 @@ _COSTS = {"waited_prefetched": "prefetched", "fetch_l2_hit": "l2_hit", "byte_of_
 def prices_of(machine: Machine) -> dict[str, int]:
     """The prices of a machine, as the plugin has them."""
     words = (word.split("=") for word in machine.arguments())
-    return {name: int(value) for name, value in words if name in Costs.__struct_fields__ or name == "overlap"}
+    prices = {name: int(value) for name, value in words if name in Costs.__struct_fields__ or name == "overlap"}
+    return {**prices, "move": round(machine.coherence.move.cycles * _MILLI)} if machine.coherence else prices
 
 
 def price(event: str, prices: Prices) -> int:
@@ -335,6 +371,8 @@ def price(event: str, prices: Prices) -> int:
         return prices["l2_hit"]
     if event == "byte_of_line":
         return prices["rep_memory"] // _LINE
+    if event in ("queued", "slept"):  # thousandths of cycles
+        return 1
     return prices[event]
 
 
@@ -367,6 +405,9 @@ def box_of(machine: Machine) -> dict[str, tuple[int, int]]:
     """The ranges of a machine's prices."""
     ranges = {name: cost.range for name, cost in machine.cost.given().items()}
     box = {name: (round(low * _MILLI), round(high * _MILLI)) for name, (low, high) in ranges.items()}
+    if machine.coherence:
+        low, high = machine.coherence.move.range
+        box["move"] = (round(low * _MILLI), round(high * _MILLI))
     return {**box, "overlap": machine.overlap.misses.range}
 
 

@@ -38,8 +38,8 @@ class Finding(Record, frozen=True, kw_only=True):
 def examine(qemu: str = exact.QEMU) -> list[Finding]:
     """All findings about this machine. Boots a guest to judge KVM, where `/dev/kvm` exists at all."""
     return [
-        _packages(), _exact_mode(qemu), *_other_architectures(), _live_mode(qemu), _counters(), _virtme_ng(),
-        _default_tree(), _size(), _disk(), _privileges(), *live_setup(),
+        _packages(), _exact_mode(qemu), _contention(qemu), *_other_architectures(), _live_mode(qemu), _counters(),
+        _virtme_ng(), _default_tree(), _size(), _disk(), _privileges(), *live_setup(),
     ]  # fmt: skip
 
 
@@ -69,6 +69,20 @@ _PROGRAMS = {"binutils": "ld", "qemu-system-x86": exact.QEMU, "util-linux": "set
 _NO_APT = "use Debian 12 or 13, or the container image"
 _OPTIONAL = {"ccache", "linux-source-6.12"}
 """Packages that only save time and downloads."""
+
+
+def _contention(qemu: str) -> Finding:
+    """Whether vCPUs can contend in exact mode: the version of QEMU, and the functions that it has to export."""
+    name, rounds = "contention", exact.exact_machine().rounds
+    try:
+        found = exact.find_qemu(qemu)
+    except HostFailed as error:
+        return _limited(name, f"vCPUs cannot contend in exact mode: {error.message}", error.hint)
+    lacks = exact.missing_for_rounds(found, rounds) if rounds else []
+    if lacks:
+        text = f"vCPUs cannot contend in exact mode: {found.path} lacks {', '.join(lacks)}"
+        return _limited(name, text, "name QEMU 10.0 or newer by --qemu; on Debian 12 it is in bookworm-backports")
+    return _ok(name, f"vCPUs can contend in exact mode: QEMU {found.version} ends their turns")
 
 
 def _packages() -> Finding:

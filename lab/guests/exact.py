@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lab.core import records, toml
-from lab.core.errors import HostFailed, LabError
+from lab.core.errors import HostFailed, LabError, UserError
 from lab.core.paths import data_folder
 from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
 from lab.guests.hardware import Machine
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
-from lab.kernels import architecture
+from lab.kernels import architecture, places
 from lab.kernels.architecture import Architecture, MachineType
 
 QEMU = architecture.load().qemu
@@ -59,6 +59,18 @@ _BOUNDED = {"tcg,thread=single": "tcg,thread=single,tb-size=96"}
 _FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c881b"
 
 
+class Rounds(Record, frozen=True, kw_only=True):
+    """Turns of vCPUs that contend. quantum: modelled cycles of a turn. symbols: the functions of QEMU that end turns.
+
+    least_shift: the smallest `shift` with which such guests boot.
+    """
+
+    quantum: int
+    qemu_minimum: tuple[int, int]
+    symbols: tuple[str, ...]
+    least_shift: int
+
+
 class ExactMachine(Record, frozen=True, kw_only=True):
     """`machines/<architecture>/exact.toml`."""
 
@@ -69,6 +81,17 @@ class ExactMachine(Record, frozen=True, kw_only=True):
     qemu_minimum: tuple[int, int]
     cmdline: list[str]
     settings: dict[str, str]
+    rounds: Rounds | None = None
+
+    def for_rounds(self, vcpus: int) -> ExactMachine:
+        """The parameters of guests whose vCPUs contend: all share one clock, which is slower the more they are.
+
+        `UserError` where guests of the architecture cannot contend.
+        """
+        if self.rounds is None:
+            raise UserError("vCPUs that contend are those of x86-64 guests", hint="leave out --cpus, or @N")
+        shift = max(self.rounds.least_shift, self.shift - (vcpus - 1).bit_length())
+        return msgspec.structs.replace(self, shift=shift)
 
     @property
     def step_ns(self) -> int:
@@ -154,6 +177,8 @@ class ExactGuest:
         own = architecture.of_machine(self.machine)
         values = {**self._facts(), **files, "board": own.boards[self.machine], "append": " ".join(self.cmdline)}
         plugin = self.instrument.arguments(root, folder / COSTS, own) if self.instrument else []
+        if self.instrument and self.instrument.quantum:
+            plugin = [*plugin[:-1], ",".join([plugin[-1], *places.of_kernel(kernel).arguments()])]
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
         return [self.qemu.path, *words, *plugin]
 
@@ -177,7 +202,9 @@ class ExactGuest:
         """QEMU's `-cpu`: that of the modelled machine, or every guest's."""
         is_modelled = architecture.of_machine(self.machine).modelled
         guest = self.instrument.machine.guest if self.instrument and is_modelled else None
-        return guest.cpu if guest else self.parameters.cpu
+        cpu = guest.cpu if guest else self.parameters.cpu
+        # A kernel that sees a hypervisor takes other locks (virt_spin_lock_key in arch/x86/kernel/paravirt.c).
+        return f"{cpu},-hypervisor" if self.instrument and self.instrument.quantum else cpu
 
     def _facts(self) -> dict[str, Any]:
         """The facts that the command line is made of, besides paths."""
@@ -245,6 +272,34 @@ def sandbox(qemu: str) -> tuple[str, ...]:
     except LabError:
         return ()
     return options
+
+
+def missing_for_rounds(qemu: Qemu, rounds: Rounds) -> list[str]:
+    """What a QEMU lacks to have vCPUs contend: its version, and functions that it does not export."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    lacks = []
+    if qemu.numbers < rounds.qemu_minimum:
+        lacks.append("version {}.{} or newer".format(*rounds.qemu_minimum))
+    try:
+        with Path(qemu.path).open("rb") as file:
+            section = ELFFile(file).get_section_by_name(".dynsym")
+            found = section.iter_symbols() if isinstance(section, SymbolTableSection) else ()
+            there = {symbol.name for symbol in found if symbol["st_shndx"] != "SHN_UNDEF"}
+    except (ELFError, OSError):
+        there = set()
+    return [*lacks, *(name for name in rounds.symbols if name not in there)]
+
+
+def require_rounds(qemu: Qemu, parameters: ExactMachine) -> None:
+    """Refuse a QEMU whose vCPUs cannot contend; `HostFailed` names what it lacks."""
+    if parameters.rounds and (lacks := missing_for_rounds(qemu, parameters.rounds)):
+        raise HostFailed(
+            f"vCPUs that contend need more of QEMU than {qemu.path} has: {', '.join(lacks)}",
+            hint="name another one with --qemu; Debian 12 has QEMU 10.0 in bookworm-backports (docs/contention.md)",
+        )
 
 
 def find_qemu(command: str = QEMU, guests: Architecture | None = None) -> Qemu:

@@ -183,6 +183,12 @@ class Costs(Record, frozen=True, kw_only=True):
         return {name: cost for name in self.__struct_fields__ if (cost := getattr(self, name))}
 
 
+class Coherence(Record, frozen=True, kw_only=True):
+    """The costs of several CPUs. move: of a line that another CPU has."""
+
+    move: Cost
+
+
 class Guest(Record, frozen=True, kw_only=True):
     """The CPU that guests see, as QEMU's `-cpu`: by it a kernel chooses its alternatives and mitigations.
 
@@ -251,6 +257,7 @@ class Machine(Record, frozen=True, kw_only=True):
     measured: dict[str, Reading] = msgspec.field(default_factory=dict)
     guest: Guest | None = None
     flush: Flush | None = None
+    coherence: Coherence | None = None
     mitigations: dict[str, Mitigation] = msgspec.field(default_factory=dict)
 
     def reports(self) -> Mapping[str, str]:
@@ -334,6 +341,9 @@ def read(path: Path) -> Machine:
         raise file.error(message, "overlap", "misses")
     _check_range(file, overlap.count, overlap.low, overlap.high, "overlap", "misses")
     _check_costs(file, machine.cost)
+    if machine.coherence:
+        move = machine.coherence.move
+        _check_range(file, move.cycles, move.low, move.high, "coherence", "move")
     if machine.host and machine.host.architecture != machine.architecture:
         message = f"measured on {machine.host.architecture}; what is modelled is {machine.architecture}"
         raise file.error(message, "host", "architecture")

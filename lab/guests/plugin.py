@@ -7,14 +7,14 @@ every version of the plugin interface.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
-from lab.core.errors import GuestFailed, GuestFailure
+from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.records import DAMAGED
 from lab.guests import hardware, model_version
 from lab.guests.hardware import Machine
@@ -106,10 +106,48 @@ class Operation(msgspec.Struct, frozen=True, array_like=True):
         return self.user_millicycles + self.kernel_millicycles
 
 
+class Use(msgspec.Struct, frozen=True, array_like=True):
+    """An instruction at a line. essential: moves after which its vCPU used what another one had written.
+
+    vcpus: those that executed it, one bit each. bytes: those of the line that it accessed, one bit each.
+    """
+
+    address: _Address
+    loads: _Count
+    stores: _Count
+    essential: _Count
+    atomics: _Count
+    vcpus: _Count
+    bytes: _Address
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line that moved between vCPUs in operations of a window: its physical address, and one that it was reached by.
+
+    cache, size, slab: of a slab's object, the name of its cache, its bytes, and where the slab begins.
+    readers, writers: vCPUs, one bit each. queued, waited: thousandths of cycles until it had arrived, and until a loop
+    that looked at it went on.
+    """
+
+    line: _Address
+    address: _Address
+    readers: _Count
+    writers: _Count
+    moves: _Count
+    essential: _Count
+    queued: _Count
+    waited: _Count
+    uses: list[Use]
+    cache: str = ""
+    size: _Count = 0
+    slab: _Address = 0
+
+
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
     """One measurement: everything that was executed, and by whom.
 
-    With several vCPUs all of it counts as the program's. Counters that are not part of the model are missing, not zero.
+    With several vCPUs all of it counts as the program's, but in rounds only what was done in its operations. Counters
+    that are not part of the model are missing, not zero.
     """
 
     sequence: int
@@ -130,6 +168,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     operations: list[Operation]
     kinds: list[tuple[Events, Events]] = []  # the events of operations, in user and kernel mode
     blocks: list[Block] = []  # the program's profile, from a line of its own
+    of_vcpus: list[_Count] = []  # in rounds: the operations of each vCPU
+    lines: list[Line] = []  # in rounds: from a line of its own, those that moved most first
+    cpus: list[_Address] = []  # what the addresses of a variable of each CPU are beyond its symbol's
 
     @property
     def own(self) -> bool:
@@ -203,11 +244,17 @@ class _Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="pr
     blocks: list[Block]
 
 
+class _Lines(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="lines", forbid_unknown_fields=True):
+    sequence: int
+    lines: list[Line]
+    cpus: list[_Address] = []
+
+
 class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end", forbid_unknown_fields=True):
     pass
 
 
-_Line = _Header | Window | _Profile | _End
+_Line = _Header | Window | _Profile | _Lines | _End
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
@@ -243,6 +290,8 @@ def parse(content: Iterable[bytes]) -> Output:
             case _Profile() if pending is not None and line.sequence == pending.sequence:
                 windows.append(_with_profile(number, pending, line.blocks))
                 pending = None
+            case _Lines() if pending is None and windows and windows[-1].sequence == line.sequence:
+                windows[-1] = msgspec.structs.replace(windows[-1], lines=line.lines, cpus=line.cpus)
             case _End() if pending is None:
                 return Output(interface=header.interface, model=header.model, vcpus=header.vcpus, windows=windows)
             case _:
@@ -285,6 +334,7 @@ class Marks(IntEnum):
 
     WINDOW_BEGIN = 1
     MEASURES_BOOT = 9
+    OPERATION_BEGIN = 11
 
 
 def marks_windows(root: Path, guests: Architecture) -> bool:
@@ -310,12 +360,25 @@ class Instrument:
     """The plugin as a comparison uses it: with a machine, and the extent of the model.
 
     brackets: None for those that the programs of a guest ask for.
+    quantum: cycles of a turn of vCPUs that contend (docs/contention.md); 0 for QEMU's own turns.
     """
 
     library: Path
     machine: Machine
     model: Model
     brackets: Brackets | None = None
+    quantum: int = 0
+
+    def in_rounds(self, quantum: int) -> Self:
+        """The instrument of guests whose vCPUs contend; `UserError` where the machine has no costs for that."""
+        if self.machine.coherence is None:
+            raise UserError(
+                f"the machine {self.machine.name} says nothing of several CPUs",
+                hint="add [coherence] with the cost of a move, as machines/sapphire-rapids.toml has it",
+            )
+        if self.model is Model.COUNT:
+            raise UserError("--model count counts no cycles, by which vCPUs take turns", hint="leave it out")
+        return replace(self, quantum=quantum)
 
     @property
     def identity(self) -> str:
@@ -326,12 +389,24 @@ class Instrument:
         version = f"v{model_version.current()}"
         if self.model is Model.COUNT:
             return f"{self.model} {version}"
-        return f"{self.model} {self.machine.name} {self.machine.key[:8]} {version}"
+        name = f"{self.model} {self.machine.name} {self.machine.key[:8]} {version}"
+        return f"{name}, {' '.join(self._rounds)}" if self.quantum else name
+
+    @property
+    def _rounds(self) -> list[str]:
+        """What the plugin is told of turns and lines."""
+        coherence = self.machine.coherence
+        if not self.quantum or coherence is None:
+            return []
+        return [f"quantum={self.quantum}", f"move={round(coherence.move.cycles * 1000)}"]
 
     def arguments(self, root: Path, out: Path, guests: Architecture) -> list[str]:
         """QEMU's options. root: the guest's archive, uncompressed."""
         brackets = self.brackets or _brackets(root, guests)
-        return ["-plugin", argument(self.library, self.machine, model=self.model, brackets=brackets, out=out)]
+        words = [argument(self.library, self.machine, model=self.model, brackets=brackets, out=out), *self._rounds]
+        if self.quantum and guests.mark.numbered(Marks.OPERATION_BEGIN) in root.read_bytes():
+            words.append("between=1")
+        return ["-plugin", ",".join(words)]
 
 
 def load_instrument(machine: str | None, model: str) -> Instrument | None:

@@ -21,6 +21,7 @@ from lab.compare.explain import (
     largest_initcalls,
     total,
 )
+from lab.compare.lines import MetLine
 from lab.core import text
 from lab.core.text import aligned, columns, number, plural, visible, visible_record
 from lab.kernels import architecture
@@ -53,6 +54,8 @@ def render(why: CaseExplanation, width: int, *, everything: bool = False, most: 
         Text(),
         _functions(explanation, why, width, most, everything=everything),
     ]
+    if why.lines:
+        parts += [Text(), _lines(why.lines[:most], width)]
     if why.initcalls:
         parts += [Text(), _initcalls(why.initcalls)]
     if why.mechanisms:
@@ -170,6 +173,38 @@ def _fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
 
 def _cut(name: str, longest: int) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+# ---- lines
+
+_LINE_HEADING = ("line", "functions", "CPUs r/w", "moved/op", "false/op", "atomics/op", "cycles lost/op")
+
+
+def _lines(lines: Sequence[MetLine], width: int) -> Text:
+    """The places where vCPUs met: base -> test."""
+    rows = [_LINE_HEADING, *(_line_cells(line) for line in lines)]
+    place = max(24, width // 3)
+    cut = [(_cut(row[0], place), _cut(row[1], place), *row[2:]) for row in rows]
+    return Text("\n".join(columns([tuple(map(visible, row)) for row in cut], right=(3, 4, 5, 6))))
+
+
+def _line_cells(line: MetLine) -> tuple[str, ...]:
+    base, test = line.base, line.test
+    most = base if base.moved >= test.moved else test
+    return (
+        line.place,
+        ", ".join(line.functions),
+        f"{most.readers}/{most.writers}",
+        _both(base.moved, test.moved),
+        _both(base.false, test.false),
+        _both(base.atomics, test.atomics),
+        _both(base.lost, test.lost, digits=0),
+    )
+
+
+def _both(base: float, test: float, digits: int = 2) -> str:
+    left, right = f"{base:.{digits}f}", f"{test:.{digits}f}"
+    return left if left == right else f"{left} -> {right}"
 
 
 # ---- initcalls

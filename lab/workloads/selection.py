@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from functools import reduce
@@ -50,7 +51,13 @@ def init(folder: Path) -> list[Path]:
 
 
 def load(ref: str) -> Workload:
-    """A workload by its name, or by the path of its folder (`./mine`, `/somewhere/mine`)."""
+    """A workload by its name, or by the path of its folder (`./mine`, `/somewhere/mine`).
+
+    `NAME@4` is the same in guests of 4 vCPUs that contend.
+    """
+    plain, cpus = _with_cpus(ref)
+    if cpus:
+        return load(plain).at(cpus)
     if _is_path(ref):
         file = Path(ref) / FILE_NAME
         if Path(ref).is_file():
@@ -66,6 +73,26 @@ def load(ref: str) -> Workload:
             hint=suggestion(ref, names) or f"there is {', '.join(names)}; a folder is given as ./{ref or 'name'}",
         )
     return read(file)
+
+
+_CPUS = re.compile(r"(.+)@([1-9][0-9]{0,2})")
+
+
+def _with_cpus(ref: str) -> tuple[str, int]:
+    """A reference to a workload and the vCPUs behind it; 0 for the workload's own."""
+    match = _CPUS.fullmatch(ref)
+    if not match or (_is_path(ref) and Path(ref).exists()):
+        return ref, 0
+    return match[1], int(match[2])
+
+
+def on_cpus(text: str, cpus: Iterable[int]) -> list[str]:
+    """A selection in guests of each number of vCPUs: `NAME@1:CASES`, `NAME@4:CASES`."""
+    ref, names = _split(text)
+    if _with_cpus(ref)[1]:
+        raise UserError(f"{text} names its vCPUs", hint="leave out --cpus, or the number behind @")
+    select(text)
+    return [f"{ref}@{count}" + (f":{names}" if names is not None else "") for count in cpus]
 
 
 def select(text: str) -> tuple[Workload, list[Case]]:
@@ -118,7 +145,7 @@ def _split(text: str) -> tuple[str, str | None]:
     except OSError:  # too many cases for the name of a file
         pass
     name, colon, cases = text.partition(":")
-    if not (colon and name in shipped()):
+    if not (colon and _with_cpus(name)[0] in shipped()):
         name, colon, cases = text.rpartition(":")
     return (name, cases) if colon else (text, None)
 

@@ -16,11 +16,11 @@ static enum level beyond_l2(struct vcpu *vcpu, uint64_t line, enum mode mode, bo
 	bool expected = streams_expected(&vcpu->streams, line);
 	bool found = cache_use(&llc, line);
 
-	counts[mode][L2_MISSES]++;
+	account->counts[mode][L2_MISSES]++;
 	if (!found)
-		counts[mode][LLC_MISSES]++;
+		account->counts[mode][LLC_MISSES]++;
 	if (expected)
-		counts[mode][PREFETCHED]++;
+		account->counts[mode][PREFETCHED]++;
 	if (expected && !string)
 		return LEVEL_EXPECTED;
 	return found ? LEVEL_LLC : LEVEL_MEMORY;
@@ -33,7 +33,7 @@ static enum level line_level(struct vcpu *vcpu, uint64_t line, enum mode mode, b
 	run_finish(vcpu);
 	if (cache_use(&vcpu->l1d, line))
 		return LEVEL_L1D;
-	counts[mode][L1D_MISSES]++;
+	account->counts[mode][L1D_MISSES]++;
 	if (cache_use(&vcpu->l2, line))
 		return LEVEL_L2;
 	return beyond_l2(vcpu, line, mode, string);
@@ -54,11 +54,11 @@ enum level walker_level(struct vcpu *vcpu, uint64_t line)
 static inline void take(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, const struct site *site,
 			enum counter counter, bool waits)
 {
-	struct access access = { &vcpus[cpu], site, info, address };
+	struct access access = { vcpu_of(cpu), site, info, address };
 	uint64_t where;
 	enum level level;
 
-	counts[site->mode][counter]++;
+	account->counts[site->mode][counter]++;
 	if (access.vcpu->code_page != site->page)
 		enter_code_page(access.vcpu, site);
 	where = translate(&access);
@@ -111,30 +111,27 @@ static uint64_t bytes_of(enum mode mode)
 }
 
 /* What was moved since the last look goes to the block that began the string. */
-static struct block *mover[NR_MODES];
-static uint64_t settled[NR_MODES];
-static bool known_long[NR_MODES];	/* and paid for as such */
-
 static void settle(enum mode mode)
 {
-	uint64_t now = bytes_of(mode), bytes = now - settled[mode];
+	uint64_t now = bytes_of(mode), bytes = now - account->settled[mode];
 
-	settled[mode] = now;
-	if (!mover[mode])
+	account->settled[mode] = now;
+	account->clock += bytes * string_byte_cost();
+	if (!account->mover[mode])
 		return;
 	if (!aside)
-		mover[mode]->bytes += bytes;
-	if (bytes >= LONG && !known_long[mode]) {
-		known_long[mode] = true;
-		charge(mover[mode], CHARGE_REP_LONG);
+		account->mover[mode]->bytes += bytes;
+	if (bytes >= LONG && !account->known_long[mode]) {
+		account->known_long[mode] = true;
+		charge(account->mover[mode], CHARGE_REP_LONG);
 	}
 }
 
 void strings_begin(void)
 {
 	for (int mode = 0; mode < NR_MODES; mode++) {
-		mover[mode] = NULL;
-		settled[mode] = bytes_of((enum mode)mode);
+		account->mover[mode] = NULL;
+		account->settled[mode] = bytes_of((enum mode)mode);
 	}
 }
 
@@ -192,7 +189,8 @@ void run_look_up(struct vcpu *vcpu)
 void strings_finish(void)
 {
 	for (unsigned int i = 0; i < nr_vcpus; i++)
-		run_finish(&vcpus[i]);
+		if (!rounds || i == running)
+			run_finish(&vcpus[i]);
 	settle(MODE_USER);
 	settle(MODE_KERNEL);
 }
@@ -200,7 +198,7 @@ void strings_finish(void)
 /* What it has done so far is looked up as if it were all. */
 struct strings strings_interrupt(const struct vcpu *vcpu)
 {
-	struct strings strings = { vcpu->run, { mover[MODE_USER], mover[MODE_KERNEL] } };
+	struct strings strings = { vcpu->run, { account->mover[MODE_USER], account->mover[MODE_KERNEL] } };
 	struct run *run = &strings.run;
 	uint64_t done = run->at ? bytes_of((enum mode)run->at->site->mode) - run->bytes : 0;
 
@@ -213,8 +211,8 @@ struct strings strings_interrupt(const struct vcpu *vcpu)
 void strings_go_on(struct vcpu *vcpu, const struct strings *strings)
 {
 	strings_finish();
-	memcpy(mover, strings->mover, sizeof(mover));
-	known_long[MODE_USER] = known_long[MODE_KERNEL] = true;
+	memcpy(account->mover, strings->mover, sizeof(account->mover));
+	account->known_long[MODE_USER] = account->known_long[MODE_KERNEL] = true;
 	vcpu->run = strings->run;
 	if (vcpu->run.at)
 		vcpu->run.bytes = bytes_of((enum mode)vcpu->run.at->site->mode);
@@ -227,15 +225,15 @@ void on_string(unsigned int vcpu, void *string_site)
 
 	if (!measuring)
 		return;
-	run_finish(&vcpus[vcpu]);
+	run_finish(vcpu_of(vcpu));
 	/* The rest of one that was interrupted before the window began, if any, has no other place. */
-	if (!mover[mode])
-		mover[mode] = at->site->block;
+	if (!account->mover[mode])
+		account->mover[mode] = at->site->block;
 	settle(mode);
-	mover[mode] = at->site->block;
-	known_long[mode] = false;
-	vcpus[vcpu].run = (struct run){ .at = at, .bytes = settled[mode] };
-	counts[at->site->mode][STRINGS]++;
+	account->mover[mode] = at->site->block;
+	account->known_long[mode] = false;
+	vcpu_of(vcpu)->run = (struct run){ .at = at, .bytes = account->settled[mode] };
+	account->counts[at->site->mode][STRINGS]++;
 	if (!aside)
 		at->site->block->strings++;
 	charge(at->site->block, CHARGE_REP_START);
@@ -244,8 +242,8 @@ void on_string(unsigned int vcpu, void *string_site)
 static void take_string(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address,
 			const struct string_site *at)
 {
-	struct access access = { &vcpus[vcpu], at->site, info, address };
-	struct run run = vcpus[vcpu].run;
+	struct access access = { vcpu_of(vcpu), at->site, info, address };
+	struct run run = vcpu_of(vcpu)->run;
 	bool store = qemu_plugin_mem_is_store(info);
 
 	if (machine.model < MODEL_TLB)
@@ -255,9 +253,9 @@ static void take_string(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t 
 		run.info[store] = info;
 	}
 	/* Its physical address can be had only now, when its run is still at its beginning. */
-	vcpus[vcpu].run.at = NULL;
+	vcpu_of(vcpu)->run.at = NULL;
 	translate(&access);
-	vcpus[vcpu].run = run;
+	vcpu_of(vcpu)->run = run;
 }
 
 void on_string_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)

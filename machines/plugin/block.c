@@ -3,6 +3,7 @@
 #include "block.h"
 #include "memory.h"
 #include "tlb.h"
+#include "vcpu.h"
 
 #define CHUNK		2048
 #define HASH_BITS	16
@@ -14,6 +15,8 @@ struct chunk {
 	uint32_t used;
 	struct block blocks[CHUNK];
 };
+
+bool aside;
 
 static struct chunk *first, *last;
 static struct block *heads[1 << HASH_BITS];
@@ -31,6 +34,8 @@ static void add_chunk(void)
 
 	chunk->left = memory_get(NR_BLOCK_COUNTERS * CHUNK, sizeof(*chunk->left));
 	counters_make(&chunk->counters, NR_BLOCK_COUNTERS * CHUNK);
+	if (rounds)
+		chunk->counters.off = &aside;
 	if (last)
 		last->next = chunk;
 	else
@@ -93,8 +98,6 @@ void blocks_begin(void)
 		}
 	}
 }
-
-bool aside;
 
 void blocks_set_aside(void)
 {

@@ -55,6 +55,8 @@ struct block {
 	uint64_t classes_before;
 	const struct counters *counters;
 	uint32_t at;		/* of the first of NR_BLOCK_COUNTERS in counters */
+	uint64_t clock;		/* in rounds: thousandths of cycles that an execution takes at least */
+	struct line_site *lines;	/* in rounds: of each instruction, see line.h */
 };
 
 /* What a block did in the measurement, on the program's behalf. */

@@ -59,108 +59,250 @@ struct tally contexts[NR_CONTEXTS];
 struct tally unprofiled;
 uint64_t interruptions;
 
-static struct task first;
+/* What a vCPU executes now. Without rounds, all of it is the first one's. */
+struct flow {
+	struct task first;
+	struct task *current;
+	enum context context;
+	bool between;				/* operations of which the program marks the begin */
+	bool kept;				/* what the vCPU held when its program was interrupted */
+	uint64_t interruptions;
+	struct tally spent[NR_CONTEXTS];	/* since the window began, up to `since` */
+	struct tally since;			/* when it began, or was settled last */
+	struct tally segment;			/* of the kernel's thread, since it was switched to */
+	struct strings strings;			/* that something interrupted */
+	uint32_t frame_loads;
+	uint64_t frame_at;
+};
+
 static struct task *tasks[1 << HASH_BITS];
-static struct task *current = &first;
-static enum context context;			/* of what is executed now */
-static struct tally since;			/* when it began, or was settled last */
-static struct tally segment;			/* of the kernel's thread, since it was switched to */
-static uint32_t frame_loads;
-static uint64_t frame_at;
+static struct flow flows[VCPUS_MAX];
+static struct flow *flow = flows;
 static uint32_t frame_size, frame_place;	/* see context_set_frame() */
 
 /* --- Accounts ----------------------------------------------------------- */
 
 bool contexts_told_apart(void)
 {
-	return nr_vcpus == 1 && machine.brackets != BRACKETS_BOOT;
+	return (nr_vcpus == 1 || rounds) && machine.brackets != BRACKETS_BOOT;
+}
+
+void contexts_make(void)
+{
+	for (unsigned int i = 0; i < VCPUS_MAX; i++)
+		flows[i].current = &flows[i].first;
+}
+
+void context_select(unsigned int vcpu)
+{
+	flow = &flows[vcpu];
+	aside = flow->context != CONTEXT_PROGRAM;
+}
+
+/* Of every vCPU that has one. */
+static void each_flow(void (*visit)(void))
+{
+	unsigned int now = running;
+
+	if (!rounds) {
+		visit();
+		return;
+	}
+	for (unsigned int i = 0; i < nr_vcpus; i++) {
+		vcpu_select(i);
+		context_select(i);
+		visit();
+	}
+	vcpu_select(now);
+	context_select(now);
+}
+
+static void begin_flow(void)
+{
+	memset(&flow->segment, 0, sizeof(flow->segment));
+	memset(flow->spent, 0, sizeof(flow->spent));
+	flow->between = machine.between;
+	flow->kept = false;
+	flow->interruptions = 0;
+	if (flow->between && flow->context == CONTEXT_PROGRAM)
+		flow->context = CONTEXT_BETWEEN;
+	flow->since = tally_look();
 }
 
 void contexts_begin(void)
 {
-	memset(contexts, 0, sizeof(contexts));
-	memset(&segment, 0, sizeof(segment));
 	memset(&unprofiled, 0, sizeof(unprofiled));
 	interruptions = 0;
-	since = tally_look();
+	each_flow(begin_flow);
+	if (rounds)
+		aside = flow->context != CONTEXT_PROGRAM;
 }
 
-void contexts_settle(void)
+static void settle_as(enum context context)
 {
 	struct tally now = tally_look();
 
-	tally_add(&contexts[context], &since, &now);
+	tally_add(&flow->spent[context], &flow->since, &now);
 	if (context == CONTEXT_THREAD)
-		tally_add(&segment, &since, &now);
-	since = now;
+		tally_add(&flow->segment, &flow->since, &now);
+	flow->since = now;
+}
+
+static void contexts_settle(void)
+{
+	settle_as(flow->context);
+}
+
+static const struct tally nothing;
+static struct tally sum;
+
+static void add_look(void)
+{
+	struct tally now = tally_look();
+
+	tally_add(&sum, &nothing, &now);
+}
+
+struct tally contexts_look(void)
+{
+	memset(&sum, 0, sizeof(sum));
+	each_flow(add_look);
+	return sum;
+}
+
+static void end_flow(void)
+{
+	contexts_settle();
+	for (int i = 0; i < NR_CONTEXTS; i++)
+		tally_add(&contexts[i], &nothing, &flow->spent[i]);
+}
+
+void contexts_end(void)
+{
+	memset(contexts, 0, sizeof(contexts));
+	each_flow(end_flow);
+}
+
+struct tally context_program(void)
+{
+	contexts_settle();
+	return flow->spent[CONTEXT_PROGRAM];
+}
+
+uint64_t context_interruptions(void)
+{
+	return flow->interruptions;
+}
+
+static bool is_program(enum context context)
+{
+	return context == CONTEXT_PROGRAM || context == CONTEXT_BETWEEN;
 }
 
 static enum context context_of(const struct task *task)
 {
 	if (task->depth)
 		return task->frames[task->depth - 1].allows ? CONTEXT_SOFTIRQ : CONTEXT_INTERRUPT;
-	return task->user ? CONTEXT_PROGRAM : task->idle ? CONTEXT_IDLE : CONTEXT_THREAD;
+	if (!task->user)
+		return task->idle ? CONTEXT_IDLE : CONTEXT_THREAD;
+	return flow->between ? CONTEXT_BETWEEN : CONTEXT_PROGRAM;
+}
+
+/* The profile is the program's. In rounds its counters are off meanwhile; else they go on, and are put right. */
+static void set_aside(enum context next)
+{
+	if (rounds)
+		aside = next != CONTEXT_PROGRAM;
+	else if (next != CONTEXT_PROGRAM)
+		blocks_set_aside();
+	else
+		blocks_go_on();
 }
 
 static void turn_to(enum context next)
 {
-	static struct strings strings;
+	struct vcpu *vcpu = &vcpus[running];
+	bool leaves = is_program(flow->context), enters = is_program(next);
 
-	if (next == context)
+	if (next == flow->context)
 		return;
-	if (measuring && context == CONTEXT_PROGRAM) {
-		strings = strings_interrupt(&vcpus[0]);
+	if (measuring && leaves && !enters) {
+		flow->strings = strings_interrupt(vcpu);
 		contexts_settle();
-		vcpu_keep(&vcpus[0]);
-		blocks_set_aside();
-		interruptions++;
+		vcpu_keep(vcpu);
+		flow->kept = true;
+		set_aside(next);
+		if (flow->context == CONTEXT_PROGRAM) {
+			interruptions++;
+			flow->interruptions++;
+		}
 	} else if (measuring) {
 		contexts_settle();
-		if (next == CONTEXT_PROGRAM) {
-			vcpu_restore(&vcpus[0]);
-			strings_go_on(&vcpus[0], &strings);
-			blocks_go_on();
+		if (enters && flow->kept) {
+			vcpu_restore(vcpu);
+			strings_go_on(vcpu, &flow->strings);
+			flow->kept = false;
 		}
+		if (enters)
+			set_aside(next);
 	}
-	context = next;
+	flow->context = next;
+	if (rounds)
+		aside = next != CONTEXT_PROGRAM;
+}
+
+void context_operation(bool begins)
+{
+	flow->between = !begins;
+	turn_to(context_of(flow->current));
+}
+
+/* Whoever sleeps in the middle of an operation waits for it. */
+void context_slept(struct block *block, uint64_t millicycles)
+{
+	if (!measuring || !machine.between || flow->between || flow->context != CONTEXT_IDLE)
+		return;
+	contexts_settle();
+	aside = false;
+	charge_times(block, CHARGE_SLEPT, millicycles);
+	settle_as(CONTEXT_PROGRAM);
+	aside = true;
 }
 
 /* What it did since it was switched to was on the program's behalf, too: it is a child's first time, for example. */
 static void becomes_program(struct task *task)
 {
-	static const struct tally nothing;
-
 	if (task->user)
 		return;
 	task->user = true;
 	if (!measuring)
 		return;
 	contexts_settle();
-	tally_add(&contexts[CONTEXT_PROGRAM], &nothing, &segment);
-	tally_add(&unprofiled, &nothing, &segment);
-	tally_add(&contexts[CONTEXT_THREAD], &segment, &nothing);
+	if (!flow->between) {
+		tally_add(&flow->spent[CONTEXT_PROGRAM], &nothing, &flow->segment);
+		tally_add(&unprofiled, &nothing, &flow->segment);
+		tally_add(&flow->spent[CONTEXT_THREAD], &flow->segment, &nothing);
+	}
 }
 
 /* Its first time in a window shows only when it halts. */
 static void becomes_idle(struct task *task)
 {
-	static const struct tally nothing;
-
 	if (task->idle || task->user)
 		return;
 	task->idle = true;
 	if (!measuring)
 		return;
 	contexts_settle();
-	tally_add(&contexts[CONTEXT_IDLE], &nothing, &segment);
-	tally_add(&contexts[CONTEXT_THREAD], &segment, &nothing);
+	tally_add(&flow->spent[CONTEXT_IDLE], &nothing, &flow->segment);
+	tally_add(&flow->spent[CONTEXT_THREAD], &flow->segment, &nothing);
 }
 
 void context_in_program(void)
 {
-	becomes_program(current);
-	current->depth = 0;
-	turn_to(CONTEXT_PROGRAM);
+	becomes_program(flow->current);
+	flow->current->depth = 0;
+	turn_to(context_of(flow->current));
 }
 
 /* --- Interrupts --------------------------------------------------------- */
@@ -169,9 +311,9 @@ static void on_interrupt(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;
 	(void)unused;
-	if (current->depth < NESTING) {
-		current->frames[current->depth].pushed = 0;
-		current->frames[current->depth++].allows = false;
+	if (flow->current->depth < NESTING) {
+		flow->current->frames[flow->current->depth].pushed = 0;
+		flow->current->frames[flow->current->depth++].allows = false;
 	}
 	turn_to(CONTEXT_INTERRUPT);
 }
@@ -181,8 +323,8 @@ static void on_pushed(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 	(void)vcpu;
 	(void)info;
 	(void)unused;
-	if (current->depth)
-		current->frames[current->depth - 1].pushed = address;
+	if (flow->current->depth)
+		flow->current->frames[flow->current->depth - 1].pushed = address;
 }
 
 static bool on_entry_stack(uint64_t address)
@@ -200,19 +342,19 @@ static bool returns_to_user(uint64_t frame)
 
 static void on_returned(uint64_t frame)
 {
-	uint32_t depth = current->depth;
+	uint32_t depth = flow->current->depth;
 
 	if (returns_to_user(frame)) {
-		if (!depth || on_entry_stack(current->frames[0].pushed))
+		if (!depth || on_entry_stack(flow->current->frames[0].pushed))
 			context_in_program();
 		return;
 	}
-	while (depth && current->frames[depth - 1].pushed + sizeof(uint64_t) != frame)
+	while (depth && flow->current->frames[depth - 1].pushed + sizeof(uint64_t) != frame)
 		depth--;
 	if (!depth)	/* of a fault in the kernel */
 		return;
-	current->depth = depth - 1;
-	turn_to(context_of(current));
+	flow->current->depth = depth - 1;
+	turn_to(context_of(flow->current));
 }
 
 /* An iretq's own loads are the interrupt's: it is over after the last. */
@@ -221,26 +363,26 @@ static void on_frame_load(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	(void)vcpu;
 	(void)info;
 	(void)unused;
-	if (!frame_loads)
-		frame_at = address;
-	if (++frame_loads < FRAME_LOADS)
+	if (!flow->frame_loads)
+		flow->frame_at = address;
+	if (++flow->frame_loads < FRAME_LOADS)
 		return;
-	frame_loads = 0;
-	on_returned(frame_at);
+	flow->frame_loads = 0;
+	on_returned(flow->frame_at);
 }
 
 static void on_iret(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;
 	(void)unused;
-	frame_loads = 0;
+	flow->frame_loads = 0;
 }
 
 static void on_sysret(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;
 	(void)unused;
-	if (!current->user || current->depth)
+	if (!flow->current->user || flow->current->depth)
 		context_in_program();
 }
 
@@ -248,20 +390,20 @@ static void on_allowed(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;
 	(void)unused;
-	if (!current->depth)
+	if (!flow->current->depth)
 		return;
-	current->frames[current->depth - 1].allows = true;
+	flow->current->frames[flow->current->depth - 1].allows = true;
 	turn_to(CONTEXT_SOFTIRQ);
 }
 
-static void on_halt(unsigned int vcpu, void *unused)
+static void on_idle(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;
 	(void)unused;
-	if (current->depth)
+	if (flow->current->depth)
 		return;
-	becomes_idle(current);
-	turn_to(context_of(current));
+	becomes_idle(flow->current);
+	turn_to(context_of(flow->current));
 }
 
 static void on_frame_register(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
@@ -269,22 +411,22 @@ static void on_frame_register(unsigned int vcpu, qemu_plugin_meminfo_t info, uin
 	(void)vcpu;
 	(void)info;
 	(void)unused;
-	frame_at = address - frame_place;
+	flow->frame_at = address - frame_place;
 }
 
 static void on_eret(unsigned int vcpu, void *unused)
 {
 	(void)vcpu;
 	(void)unused;
-	if (!((frame_at + frame_size) % STACK_STEP)) {
-		if (!current->user || current->depth)
+	if (!((flow->frame_at + frame_size) % STACK_STEP)) {
+		if (!flow->current->user || flow->current->depth)
 			context_in_program();
 		return;
 	}
-	if (!current->depth)	/* of a fault in the kernel */
+	if (!flow->current->depth)	/* of a fault in the kernel */
 		return;
-	current->depth--;
-	turn_to(context_of(current));
+	flow->current->depth--;
+	turn_to(context_of(flow->current));
 }
 
 /* --- Tasks -------------------------------------------------------------- */
@@ -317,14 +459,14 @@ static void on_leave_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	(void)vcpu;
 	(void)info;
 	(void)unused;
-	if (current->address)
+	if (flow->current->address)
 		return;
 	task = find_task(address);
-	task->user = current->user;
-	task->idle = current->idle;
-	task->depth = current->depth;
-	memcpy(task->frames, current->frames, sizeof(task->frames));
-	current = task;
+	task->user = flow->current->user;
+	task->idle = flow->current->idle;
+	task->depth = flow->current->depth;
+	memcpy(task->frames, flow->current->frames, sizeof(task->frames));
+	flow->current = task;
 }
 
 static void on_enter_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
@@ -332,13 +474,13 @@ static void on_enter_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	(void)vcpu;
 	(void)info;
 	(void)unused;
-	if (address == current->address + sizeof(uint64_t))	/* the other one of a pair */
+	if (address == flow->current->address + sizeof(uint64_t))	/* the other one of a pair */
 		return;
 	if (measuring)
 		contexts_settle();
-	memset(&segment, 0, sizeof(segment));
-	current = find_task(address);
-	turn_to(context_of(current));
+	memset(&flow->segment, 0, sizeof(flow->segment));
+	flow->current = find_task(address);
+	turn_to(context_of(flow->current));
 }
 
 static bool is_new_stack(uint64_t pointer)
@@ -353,12 +495,12 @@ static void on_pop(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t addre
 	(void)vcpu;
 	(void)info;
 	(void)unused;
-	if (!is_new_stack(address) || !current->user)
+	if (!is_new_stack(address) || !flow->current->user)
 		return;
 	if (measuring)
 		contexts_settle();
-	current->user = false;
-	current->depth = 0;
+	flow->current->user = false;
+	flow->current->depth = 0;
 	turn_to(CONTEXT_THREAD);
 }
 
@@ -424,7 +566,7 @@ void context_watch(struct qemu_plugin_insn *insn, enum turn turn)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_allowed, QEMU_NO_REGISTERS, NULL);
 		break;
 	case TURN_HALT:
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_halt, QEMU_NO_REGISTERS, NULL);
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_idle, QEMU_NO_REGISTERS, NULL);
 		break;
 	case TURN_FRAME:
 		qemu_plugin_register_vcpu_mem_cb(insn, on_frame_register, QEMU_NO_REGISTERS, QEMU_ALL, NULL);

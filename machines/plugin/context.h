@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* On whose behalf the one vCPU works: the measured program's, an interrupt's, or a thread's of the kernel. */
+/*
+ * On whose behalf a vCPU works: the measured program's, an interrupt's, or a thread's of the kernel. With several
+ * vCPUs this is told apart in rounds only (round.h).
+ */
 #ifndef LAB_CONTEXT_H
 #define LAB_CONTEXT_H
 
@@ -15,10 +18,11 @@ enum context {
 	CONTEXT_SOFTIRQ,	/* what an interrupt leaves to when they are on again, and how it has others run */
 	CONTEXT_THREAD,		/* all but idle */
 	CONTEXT_IDLE,
+	CONTEXT_BETWEEN,	/* the program between its operations, where it marks their begin, and in rounds only */
 	NR_CONTEXTS,
 };
 
-/* Since the window began, up to the last contexts_settle. */
+/* Of the window that contexts_end() ended. */
 extern struct tally contexts[NR_CONTEXTS];
 extern uint64_t interruptions;	/* of the program, by either of the others */
 extern struct tally unprofiled;	/* of the program's: tasks were not known to be its own until later */
@@ -26,8 +30,21 @@ extern struct tally unprofiled;	/* of the program's: tasks were not known to be 
 /* Else all is the program's. */
 bool contexts_told_apart(void);
 
+void contexts_make(void);
 void contexts_begin(void);
-void contexts_settle(void);
+void contexts_end(void);
+
+/* All that was done, by all vCPUs. */
+struct tally contexts_look(void);
+
+/* On the program's behalf, by the vCPU whose turn it is, since the window began. */
+struct tally context_program(void);
+uint64_t context_interruptions(void);
+
+/* In rounds. */
+void context_select(unsigned int vcpu);
+void context_operation(bool begins);
+void context_slept(struct block *block, uint64_t millicycles);
 
 /* A mark was executed: this is the program. */
 void context_in_program(void);

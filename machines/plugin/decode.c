@@ -204,6 +204,7 @@ struct decoded x86_decode(const uint8_t *bytes, size_t size)
 			   (prefixes.gs || (!prefixes.segment && constant_address(at, left)));
 	if (prefixes.segment || !decoded.memory)
 		decoded.operand.base = NO_BASE;
+	decoded.halts = at[0] == 0xf4;
 	decoded.turn = turn_decode(bytes, size);
 	decoded.class = class_decode(at, left, prefixes.lock, prefixes.rep);
 	decoded.redirects = redirects_return(bytes, size);

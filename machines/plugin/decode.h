@@ -47,6 +47,7 @@ struct decoded {
 	enum direction direction;
 	struct operand operand;
 	bool memory;		/* may access memory, so may fault; true when in doubt */
+	bool halts;
 	enum turn turn;
 	enum class class;
 	bool redirects;		/* the return behind it, see class.h */

@@ -18,16 +18,16 @@ static void miss(struct vcpu *vcpu, struct block *block)
 {
 	enum mode mode = block_mode(block);
 
-	counts[mode][L1I_MISSES]++;
+	account->counts[mode][L1I_MISSES]++;
 	if (!vcpu->behind)
 		return;
-	counts[mode][FETCH_STALLS]++;
+	account->counts[mode][FETCH_STALLS]++;
 	charge(block, CHARGE_FETCH);
 }
 
 void on_block(unsigned int cpu, void *data)
 {
-	struct vcpu *vcpu = &vcpus[cpu];
+	struct vcpu *vcpu = vcpu_of(cpu);
 	struct block *block = data;
 	uint64_t last = (block->start + block->size - 1) >> LINE_SHIFT;
 
@@ -48,12 +48,12 @@ void on_block(unsigned int cpu, void *data)
 
 void on_redirection(unsigned int cpu, void *target)
 {
-	vcpus[cpu].redirected = (uint64_t)(uintptr_t)target;
+	vcpu_of(cpu)->redirected = (uint64_t)(uintptr_t)target;
 }
 
 void on_return(unsigned int cpu, void *data)
 {
-	struct vcpu *vcpu = &vcpus[cpu];
+	struct vcpu *vcpu = vcpu_of(cpu);
 	struct block *block = data;
 
 	if (vcpu->redirected != block->start)
@@ -62,7 +62,7 @@ void on_return(unsigned int cpu, void *data)
 	if (!measuring)
 		return;
 	vcpu->behind = AHEAD;
-	counts[block_mode(block)][REDIRECTED]++;
+	account->counts[block_mode(block)][REDIRECTED]++;
 	if (!aside)
 		block->penalty += machine.costs.classes[CLASS_MISPREDICTION];
 }

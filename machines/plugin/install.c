@@ -12,9 +12,11 @@
 #include "context.h"
 #include "decode.h"
 #include "fetch.h"
+#include "line.h"
 #include "machine.h"
 #include "memory.h"
 #include "output.h"
+#include "round.h"
 #include "rv64.h"
 #include "space.h"
 #include "total.h"
@@ -387,6 +389,18 @@ static void watch_thunk(struct qemu_plugin_tb *tb, struct block *block, const st
 						     (void *)(uintptr_t)target);
 }
 
+/* What several vCPUs do to each other: a vCPU spins, halts, or wants a line that another one has. */
+static void watch_meeting(const struct step *step, size_t index)
+{
+	if (step->decoded.class == CLASS_PAUSE)
+		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, on_pause, QEMU_NO_REGISTERS,
+						       (void *)step->site);
+	if (step->decoded.halts)
+		qemu_plugin_register_vcpu_insn_exec_cb(step->insn, on_halt, QEMU_NO_REGISTERS, NULL);
+	if (step->decoded.memory || step->decoded.kind != KIND_PLAIN)
+		line_watch(step->insn, step->site, index, step->address, step->decoded.class == CLASS_ATOMIC);
+}
+
 static void watch_block(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
@@ -398,6 +412,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	struct weight whole = { 0 };
 	bool redirected = false;
 
+	if (rounds)
+		round_watch(tb, block);
 	if (told_apart)
 		guest->watch_interrupt(tb, count);
 	if (!user && guest->watch_spaces && machine.model >= MODEL_TLB)
@@ -418,6 +434,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		if (!i && !iterates(&step))
 			watch_start(tb, block);
 		watch(&step);
+		if (rounds)
+			watch_meeting(&step, i);
 		if (told_apart)
 			context_watch(step.insn, step.decoded.turn);
 		weigh(&whole, &step.decoded);
@@ -426,6 +444,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	}
 	if (!user)
 		count_whole(tb, block, &whole);
+	block->clock = whole.instructions * machine.costs.instruction + class_cycles(&whole);
 }
 
 /* While the guest boots, only a mark is looked for, and only where there can be one. */
@@ -501,13 +520,25 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		fputs("cost plugin: this QEMU's plugin interface is not one that is known\n", stderr);
 		return 1;
 	}
-	if (!machine_read(argc, argv) || !choose_guest(info->target_name) || !vcpus_make(count) ||
-	    !output_open(machine.out, info->version.cur))
+	if (!machine_read(argc, argv) || !choose_guest(info->target_name))
+		return 1;
+	if (machine.quantum) {
+		if (!rounds_make(count))
+			return 1;
+		qemu_count_by_callbacks();
+	}
+	if (!vcpus_make(count, machine.quantum) || !output_open(machine.out, info->version.cur))
 		return 1;
 	totals_make();
+	contexts_make();
+	if (rounds)
+		vcpu_select(0);
 	plugin_id = id;
-	/* A reset interrupts the vCPU's turn, so with several it would change which runs when: then watch from the start. */
-	if (count == 1 && machine.brackets != BRACKETS_BOOT)
+	/*
+	 * A reset interrupts the vCPU's turn, so with several it would change which runs when: then watch from the start.
+	 * Rounds begin with the reset.
+	 */
+	if ((count == 1 || rounds) && machine.brackets != BRACKETS_BOOT)
 		windows_ready = begin_watching;
 	windows_start();
 	register_all(id);

@@ -23,6 +23,9 @@ const char *const charge_names[NR_CHARGES] = {
 	[CHARGE_LINE]				= "rep_line",
 	[CHARGE_MEMORY_LINE]			= "rep_memory",
 	[CHARGE_FETCH]				= "fetch_l2_hit",
+	[CHARGE_MOVE]				= "move",
+	[CHARGE_QUEUED]				= "queued",
+	[CHARGE_SLEPT]				= "slept",
 	[CHARGE_WAITED + LEVEL_L2]		= "l2_hit",
 	[CHARGE_WAITED + LEVEL_LLC]		= "llc_hit",
 	[CHARGE_WAITED + LEVEL_MEMORY]		= "memory",
@@ -58,6 +61,8 @@ static const struct {
 	{ "streams",	 &machine.streams,	1024 },
 	{ "flushes_all", &machine.flushes_all,	1 },
 	{ "hold",	 &machine.hold,		1 << 20 },
+	{ "quantum",	 &machine.quantum,	100000 },
+	{ "between",	 &machine.between,	1 },
 };
 
 static const struct {
@@ -78,6 +83,20 @@ static const struct {
 	{ "rep_byte",		&machine.costs.rep_byte },
 	{ "rep_line",		&machine.costs.rep_line },
 	{ "rep_memory",		&machine.costs.rep_memory },
+	{ "move",		&machine.move },
+};
+
+/* Addresses and offsets. */
+static const struct {
+	const char *name;
+	uint64_t *place;
+} places[] = {
+	{ "slab_caches",	&machine.slab_caches },
+	{ "percpu",		&machine.percpu },
+	{ "slab_cache",		&machine.slab_cache },
+	{ "cache_name",		&machine.cache_name },
+	{ "cache_size",		&machine.cache_size },
+	{ "cache_list",		&machine.cache_list },
 };
 
 static bool read_number(const char *text, char **end, uint64_t limit, uint64_t *number)
@@ -151,6 +170,9 @@ static bool read_argument(const char *name, const char *value)
 		*numbers[i].number = (uint32_t)number;
 		return true;
 	}
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (!strcmp(name, places[i].name))
+			return read_number(value, &end, UINT64_MAX, places[i].place) && !*end;
 	for (size_t i = 0; i < sizeof(geometries) / sizeof(geometries[0]); i++)
 		if (!strcmp(name, geometries[i].name))
 			return read_geometry(value, geometries[i].geometry, geometries[i].unit);
@@ -187,6 +209,8 @@ static void set_prices(void)
 	prices[CHARGE_LINE] = costs->rep_line;
 	prices[CHARGE_MEMORY_LINE] = costs->rep_memory;
 	prices[CHARGE_FETCH] = costs->l2;
+	prices[CHARGE_MOVE] = machine.move;
+	prices[CHARGE_QUEUED] = prices[CHARGE_SLEPT] = 1;
 	for (int i = 0; i < NR_LEVELS; i++) {
 		prices[CHARGE_WAITED + i] = levels[i];
 		prices[CHARGE_OVERLAPPED + i] = levels[i] / costs->overlap;

@@ -72,6 +72,12 @@ struct machine {
 	struct costs costs;
 	const char *out;
 	uint32_t hold;		/* a socket that is told when the guest is up; 0: none */
+	uint32_t quantum;	/* cycles of a turn, where vCPUs take turns by their clocks; 0: they take QEMU's */
+	uint64_t move;		/* cost of the move of a line */
+	/* Of the guest's kernel, see place.h; 0: not known. */
+	uint64_t slab_caches, percpu;	/* addresses */
+	uint64_t slab_cache, cache_name, cache_size, cache_list;	/* offsets of members */
+	uint32_t between;	/* 1 if programs mark where operations begin: what lies between two is left out */
 };
 
 /*
@@ -88,6 +94,9 @@ enum charge {
 	CHARGE_LINE,		/* of a string, or stored to, from L2 or the last level */
 	CHARGE_MEMORY_LINE,	/* of a string, from memory */
 	CHARGE_FETCH,		/* of code, waited for */
+	CHARGE_MOVE,		/* of a line from another vCPU, see line.h */
+	CHARGE_QUEUED,		/* thousandths of cycles until a line had ended the move before */
+	CHARGE_SLEPT,		/* the same, until something woke a vCPU that had halted in the middle of an operation */
 	CHARGE_WAITED,		/* lines: NR_LEVELS of each of these */
 	CHARGE_OVERLAPPED = CHARGE_WAITED + NR_LEVELS,
 	NR_CHARGES = CHARGE_OVERLAPPED + NR_LEVELS,

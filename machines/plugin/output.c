@@ -5,6 +5,8 @@
  */
 #include "output.h"
 #include "context.h"
+#include "line.h"
+#include "place.h"
 #include "vcpu.h"
 
 #include <errno.h>
@@ -31,6 +33,10 @@ static const char *const names[NR_COUNTERS] = {
 	[PREFETCHED]		= "prefetched",
 	[L1I_MISSES]		= "l1i_misses",
 	[FETCH_STALLS]		= "fetch_stalls",
+	[MOVES]			= "moves",
+	[ESSENTIAL_MOVES]	= "essential_moves",
+	[CONTENDED_ATOMICS]	= "contended_atomics",
+	[WAITED]		= "waited",
 	};
 
 bool output_open(const char *path, int interface)
@@ -57,6 +63,8 @@ static bool has(enum counter counter)
 {
 	if (counter == STRINGS)
 		return true;
+	if (counter >= MOVES)
+		return rounds;
 	return counter < L1D_MISSES ? machine.model >= MODEL_TLB : machine.model == MODEL_FULL;
 }
 
@@ -192,6 +200,14 @@ static void put_operations(const struct window *window)
 	fputc(']', file);
 }
 
+static void put_vcpus(const struct window *window)
+{
+	fputs(",\"of_vcpus\":[", file);
+	for (unsigned int i = 0; i < nr_vcpus; i++)
+		fprintf(file, "%s%" PRIu64, i ? "," : "", window->of_vcpus[i]);
+	fputc(']', file);
+}
+
 void output_window(const struct window *window, bool complete)
 {
 	fprintf(file, "{\"t\":\"window\",\"sequence\":%" PRIu64 ",\"case\":%" PRIu64, window->sequence,
@@ -208,11 +224,19 @@ void output_window(const struct window *window, bool complete)
 	fprintf(file, ",\"unprofiled\":[%" PRIu64 ",%" PRIu64 "]", tally_cycles(&unprofiled),
 		unprofiled.modes[MODE_USER].instructions + unprofiled.modes[MODE_KERNEL].instructions);
 	fprintf(file, ",\"steps\":%" PRIu64 ",\"interruptions\":%" PRIu64, steps_of(&window->all), interruptions);
+	if (rounds)
+		put_vcpus(window);
 	put_operations(window);
 	fprintf(file, "}\n{\"t\":\"profile\",\"sequence\":%" PRIu64 ",\"blocks\":[", window->sequence);
 	fresh = true;
 	blocks_each(put_block);
 	fputs("]}\n", file);
+	if (rounds) {
+		fprintf(file, "{\"t\":\"lines\",\"sequence\":%" PRIu64 ",\"lines\":", window->sequence);
+		lines_put(file);
+		place_put_cpus(file);
+		fputs("}\n", file);
+	}
 	fflush(file);
 }
 

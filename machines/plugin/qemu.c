@@ -86,13 +86,21 @@ size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *byte
  * With several vCPUs, QEMU 10.0 hands an inline counter's scaled vCPU number to
  * what follows it in the block. There, counting is done by callbacks instead.
  */
+static bool always_by_callback;
+
 static bool by_callback(void)
 {
-	return scoreboard_new && nr_vcpus > 1;
+	return always_by_callback || (scoreboard_new && nr_vcpus > 1);
+}
+
+void qemu_count_by_callbacks(void)
+{
+	always_by_callback = true;
 }
 
 struct addition {
-	uint64_t *counter;
+	const struct counters *counters;
+	size_t index;
 	uint64_t add;
 };
 
@@ -100,7 +108,7 @@ static struct addition *addition(const struct counters *counters, size_t index, 
 {
 	struct addition *made = memory_get(1, sizeof(*made));
 
-	*made = (struct addition){ &counters->plain[index], add };
+	*made = (struct addition){ counters, index, add };
 	return made;
 }
 
@@ -110,7 +118,8 @@ static void add_on_execution(unsigned int vcpu, void *data)
 	const struct addition *addition = data;
 
 	(void)vcpu;
-	*addition->counter += addition->add;
+	if (!addition->counters->off || !*addition->counters->off)
+		addition->counters->plain[addition->index] += addition->add;
 }
 
 static void add_on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)

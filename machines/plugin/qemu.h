@@ -73,6 +73,7 @@ struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
+unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
 struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t address);
 bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *address);
 uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *address);
@@ -84,9 +85,13 @@ struct counters {
 	struct qemu_plugin_scoreboard *score;	/* since version 2 */
 	uint64_t *plain;			/* version 1 */
 	size_t count;
+	const bool *off;			/* not counted while this is true; NULL: always. By callbacks only */
 };
 
 bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus);
+
+/* From now on counters are added to by callbacks, which see where counters point to when they are called. */
+void qemu_count_by_callbacks(void);
 size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t limit);
 
 void counters_make(struct counters *counters, size_t count);

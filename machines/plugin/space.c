@@ -61,13 +61,13 @@ void on_space_named(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t addr
 {
 	(void)info;
 	(void)unused;
-	vcpus[vcpu].named = address;
+	vcpu_of(vcpu)->named = address;
 }
 
 void on_space_entered(unsigned int vcpu, void *unused)
 {
 	(void)unused;
-	run_in(&vcpus[vcpu], named(&vcpus[vcpu]));
+	run_in(vcpu_of(vcpu), named(vcpu_of(vcpu)));
 }
 
 static void flush_spaces(void)
@@ -80,7 +80,7 @@ static void flush_spaces(void)
 /* A space without a name is flushed together with all others. */
 void on_space_flushed(unsigned int vcpu, void *unused)
 {
-	struct space *space = named(&vcpus[vcpu]);
+	struct space *space = named(vcpu_of(vcpu));
 
 	(void)unused;
 	if (!space) {

@@ -19,18 +19,18 @@ static struct spent look(enum mode mode)
 {
 	uint64_t updates = total(mode, TOTAL_UPDATES);
 	struct spent spent = {
-		.instructions = total(mode, TOTAL_INSTRUCTIONS) + counts[mode][STRINGS],
+		.instructions = total(mode, TOTAL_INSTRUCTIONS) + account->counts[mode][STRINGS],
 		.bytes = total(mode, TOTAL_BYTES),
 		.iterations = total(mode, TOTAL_ITERATIONS),
-		.loads = total(mode, TOTAL_LOADS) + updates + counts[mode][LOADS],
-		.stores = total(mode, TOTAL_STORES) + updates + counts[mode][STORES],
+		.loads = total(mode, TOTAL_LOADS) + updates + account->counts[mode][LOADS],
+		.stores = total(mode, TOTAL_STORES) + updates + account->counts[mode][STORES],
 	};
 
-	memcpy(spent.counts, counts[mode], sizeof(spent.counts));
-	memcpy(spent.charges, charges[mode], sizeof(spent.charges));
+	memcpy(spent.counts, account->counts[mode], sizeof(spent.counts));
+	memcpy(spent.charges, account->charges[mode], sizeof(spent.charges));
 	for (int i = 0; i < NR_CLASSES; i++)
 		spent.classes[i] = counters_sum(&totals, total_at(mode, TOTAL_CLASSES) + (size_t)i);
-	spent.classes[CLASS_MISPREDICTION] += counts[mode][REDIRECTED];
+	spent.classes[CLASS_MISPREDICTION] += account->counts[mode][REDIRECTED];
 	return spent;
 }
 

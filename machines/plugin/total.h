@@ -45,7 +45,7 @@ static inline size_t total_at(enum mode mode, enum total total)
 
 void totals_make(void);
 
-/* Of all that was executed since power-on, with what was modelled since the window began. */
+/* Of all that was executed since power-on (in rounds: by the vCPU whose turn it is), with what was modelled since the window began. */
 struct tally tally_look(void);
 void tally_add(struct tally *sum, const struct tally *from, const struct tally *to);
 uint64_t spent_cycles(const struct spent *spent);

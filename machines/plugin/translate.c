@@ -177,7 +177,7 @@ static struct entry *walk(const struct access *access, uint64_t frame)
 		.part = part_of(access->address),
 	};
 
-	counts[access->site->mode][huge ? DTLB_WALKS_2M : DTLB_WALKS_4K]++;
+	account->counts[access->site->mode][huge ? DTLB_WALKS_2M : DTLB_WALKS_4K]++;
 	charge(access->site->block, CHARGE_STLB);
 	charge_walk(vcpu, access->site->block, page, huge);
 	tlb_put(&vcpu->stlb, page, &entry);
@@ -204,7 +204,7 @@ uint64_t translate_slowly(const struct access *access)
 	frame = physical(access);
 	if (frame == NOWHERE)
 		return NOWHERE;
-	counts[access->site->mode][DTLB_L1_MISSES]++;
+	account->counts[access->site->mode][DTLB_L1_MISSES]++;
 	for (int huge = 1; huge >= 0; huge--) {
 		entry = find_second(access, huge);
 		if (entry)
@@ -240,7 +240,7 @@ uint64_t translate_later(const struct access *access, uint64_t guess)
 		guess = access->address - layout.giant.start;
 	else if (flushed && flushed->key)
 		guess = through(flushed, access->address, false);
-	counts[access->site->mode][DTLB_L1_MISSES]++;
+	account->counts[access->site->mode][DTLB_L1_MISSES]++;
 	entry = walk(access, guess);
 	if (!congruent(access->address, guess)) {
 		entry->confirmed = TLB_UNSEEN;
@@ -274,9 +274,9 @@ void enter_code_page(struct vcpu *vcpu, const struct site *site)
 	vcpu->code_page = site->page;
 	if (tlb_find(first, page, key))
 		return;
-	counts[site->mode][ITLB_L1_MISSES]++;
+	account->counts[site->mode][ITLB_L1_MISSES]++;
 	if (!tlb_find(second, page, key)) {
-		counts[site->mode][ITLB_WALKS]++;
+		account->counts[site->mode][ITLB_WALKS]++;
 		charge_walk(vcpu, site->block, page, huge);
 		tlb_put(second, page, &entry);
 	}
@@ -290,20 +290,20 @@ void enter_code_page(struct vcpu *vcpu, const struct site *site)
 void flush_user(unsigned int vcpu, void *unused)
 {
 	(void)unused;
-	run_finish(&vcpus[vcpu]);
-	vcpus[vcpu].epochs[MODE_USER]++;
-	vcpus[vcpu].code_page = 0;
+	run_finish(vcpu_of(vcpu));
+	vcpu_of(vcpu)->epochs[MODE_USER]++;
+	vcpu_of(vcpu)->code_page = 0;
 }
 
 void flush_all(unsigned int vcpu, void *unused)
 {
 	flush_user(vcpu, unused);
-	vcpus[vcpu].epochs[MODE_KERNEL]++;
+	vcpu_of(vcpu)->epochs[MODE_KERNEL]++;
 }
 
 void flush_page(unsigned int vcpu, void *unused)
 {
 	if (machine.flushes_all)
 		flush_all(vcpu, unused);
-	vcpus[vcpu].page_flushes++;
+	vcpu_of(vcpu)->page_flushes++;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Making the modelled vCPUs, and putting them into the state in which every measurement begins, or that was kept. */
 #include "vcpu.h"
+#include "memory.h"
+#include "total.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +13,17 @@ bool measuring;
 struct vcpu *vcpus;
 unsigned int nr_vcpus;
 struct cache llc;
-uint64_t counts[NR_MODES][NR_COUNTERS];
-uint64_t charges[NR_MODES][NR_CHARGES];
+static struct account together;
+struct account *account = &together;
+static struct account *accounts;	/* in rounds */
+bool rounds;
+unsigned int running;
+
+/* What a vCPU held when something interrupted its program. */
+static struct kept {
+	struct vcpu vcpu;
+	char *arrays;
+} *kept;
 
 static bool make(struct vcpu *vcpu)
 {
@@ -35,10 +46,30 @@ static bool make(struct vcpu *vcpu)
 	       streams_make(&vcpu->streams, machine.streams);
 }
 
-bool vcpus_make(unsigned int count)
+static void make_accounts(void)
+{
+	accounts = memory_get(nr_vcpus, sizeof(*accounts));
+	for (unsigned int i = 0; i < nr_vcpus; i++)
+		accounts[i].totals = memory_get((size_t)NR_MODES * NR_TOTALS, sizeof(uint64_t));
+}
+
+void vcpu_select(unsigned int vcpu)
+{
+	running = vcpu;
+	account = &accounts[vcpu];
+	totals.plain = account->totals;
+}
+
+bool vcpus_make(unsigned int count, bool in_rounds)
 {
 	nr_vcpus = count;
+	rounds = in_rounds;
+	kept = calloc(count, sizeof(*kept));
 	vcpus = calloc(count, sizeof(*vcpus));
+	if (!kept || !vcpus)
+		return false;
+	if (rounds)
+		make_accounts();
 	for (unsigned int i = 0; vcpus && i < count; i++)
 		if (!make(&vcpus[i]))
 			return false;
@@ -70,8 +101,12 @@ void vcpus_cold(void)
 	for (unsigned int i = 0; i < nr_vcpus; i++)
 		cold(&vcpus[i]);
 	cache_empty(&llc);
-	memset(counts, 0, sizeof(counts));
-	memset(charges, 0, sizeof(charges));
+	for (unsigned int i = 0; i < (rounds ? nr_vcpus : 1); i++) {
+		struct account *one = rounds ? &accounts[i] : account;
+
+		memset(one->counts, 0, sizeof(one->counts));
+		memset(one->charges, 0, sizeof(one->charges));
+	}
 }
 
 /* --- Kept while something interrupts ------------------------------------ */
@@ -99,30 +134,30 @@ static void arrays_of(const struct vcpu *vcpu, struct array arrays[NR_ARRAYS])
 	arrays[at] = (struct array){ vcpu->streams.list, vcpu->streams.count * sizeof(struct stream) };
 }
 
-static struct vcpu kept;
-static char *kept_arrays;
-
-static void make_room(const struct array arrays[NR_ARRAYS])
+static char *room_for(const struct array arrays[NR_ARRAYS])
 {
 	size_t size = 0;
+	char *room;
 
 	for (int i = 0; i < NR_ARRAYS; i++)
 		size += arrays[i].size;
-	kept_arrays = malloc(size);
-	if (!kept_arrays)
+	room = malloc(size);
+	if (!room)
 		abort();
+	return room;
 }
 
 void vcpu_keep(const struct vcpu *vcpu)
 {
+	struct kept *keep = &kept[vcpu - vcpus];
 	struct array arrays[NR_ARRAYS];
 	char *at;
 
 	arrays_of(vcpu, arrays);
-	if (!kept_arrays)
-		make_room(arrays);
-	kept = *vcpu;
-	at = kept_arrays;
+	if (!keep->arrays)
+		keep->arrays = room_for(arrays);
+	keep->vcpu = *vcpu;
+	at = keep->arrays;
 	for (int i = 0; i < NR_ARRAYS; at += arrays[i++].size)
 		memcpy(at, arrays[i].data, arrays[i].size);
 }
@@ -131,10 +166,10 @@ void vcpu_restore(struct vcpu *vcpu)
 {
 	struct array arrays[NR_ARRAYS];
 	struct vcpu now = *vcpu;
-	const char *at = kept_arrays;
+	const char *at = kept[vcpu - vcpus].arrays;
 
 	arrays_of(vcpu, arrays);
-	*vcpu = kept;
+	*vcpu = kept[vcpu - vcpus].vcpu;
 	memcpy(vcpu->epochs, now.epochs, sizeof(now.epochs));
 	vcpu->page_flushes = now.page_flushes;
 	vcpu->space = now.space;

@@ -27,10 +27,15 @@ enum counter {
 	L1I_MISSES,
 	FETCH_STALLS,
 	REDIRECTED,		/* returns in a thunk of their own, to which a retpoline jumped; they count as returns, too */
+	MOVES,			/* of lines from another vCPU, see line.h */
+	ESSENTIAL_MOVES,	/* the vCPU then used what another one had written there */
+	CONTENDED_ATOMICS,	/* those that had their line moved */
+	WAITED,			/* thousandths of cycles of hints of loops that wait */
 	NR_COUNTERS,
 };
 
 #define SMALL_SLOTS	1024
+#define VCPUS_MAX	16	/* that take turns in rounds */
 
 struct space;
 struct string_site;
@@ -64,15 +69,36 @@ struct vcpu {
 	uint64_t named;			/* the space whose number was read last; 0: it was used, see space.c */
 };
 
+/* What was looked up and charged: in rounds (round.h) by one vCPU, else by all of them. */
+struct account {
+	uint64_t counts[NR_MODES][NR_COUNTERS];
+	uint64_t charges[NR_MODES][NR_CHARGES];
+	uint64_t clock;			/* thousandths of cycles since power-on, about */
+	uint64_t *totals;		/* in rounds, see total.h */
+	struct block *mover[NR_MODES];	/* the block that began the last string */
+	uint64_t settled[NR_MODES];	/* bytes of strings, up to the last look */
+	bool known_long[NR_MODES];	/* the last string, and paid for as such */
+};
+
 extern bool measuring;
 extern struct vcpu *vcpus;
 extern unsigned int nr_vcpus;
 extern struct cache llc;
-extern uint64_t counts[NR_MODES][NR_COUNTERS];
-extern uint64_t charges[NR_MODES][NR_CHARGES];
+extern struct account *account;		/* of the vCPU whose turn it is */
+extern bool rounds;			/* vCPUs take turns by their clocks, and each has an account */
+extern unsigned int running;		/* in rounds: the vCPU whose turn it is */
 
-bool vcpus_make(unsigned int count);
+bool vcpus_make(unsigned int count, bool in_rounds);
 void vcpus_cold(void);
+
+/* In rounds: from now on this vCPU's account is meant. */
+void vcpu_select(unsigned int vcpu);
+
+/* The vCPU that runs. QEMU 10.0 tells a callback of the one that translated its block. */
+static inline struct vcpu *vcpu_of(unsigned int told)
+{
+	return &vcpus[rounds ? running : told];
+}
 
 /*
  * What a vCPU holds but the last-level cache, set aside and put back. What was flushed in between stays so. The lines
@@ -86,7 +112,8 @@ static inline void charge_times(struct block *block, enum charge charge, uint64_
 {
 	if (!aside)
 		block->penalty += times * prices[charge];
-	charges[block_mode(block)][charge] += times;
+	account->charges[block_mode(block)][charge] += times;
+	account->clock += times * prices[charge];
 }
 
 static inline void charge(struct block *block, enum charge charge)

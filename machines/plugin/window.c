@@ -10,10 +10,12 @@
 #include "window.h"
 #include "access.h"
 #include "context.h"
+#include "line.h"
 #include "memory.h"
 #include "output.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #define ROOM_STEP	1024		/* operations */
@@ -24,7 +26,7 @@ static struct window window;
 static uint64_t nr_windows;
 static uint64_t nr_cases;
 static struct tally before;		/* the window */
-static struct operation so_far;		/* in the window, when the last operation ended */
+static struct operation so_far[VCPUS_MAX];	/* in the window, when the vCPU's last operation ended */
 static uint64_t operation_at;
 static uint64_t operations_room;
 
@@ -32,14 +34,19 @@ static void begin(enum kind_of_window kind)
 {
 	vcpus_cold();
 	strings_begin();
+	if (rounds)
+		contexts_look();	/* strings of the other vCPUs, too, are what went before */
 	blocks_begin();
-	before = tally_look();
+	before = contexts_look();
 	contexts_begin();
 	window.kind = kind;
 	window.case_number = nr_cases;
 	window.nr_operations = 0;
-	so_far = (struct operation){ 0 };
+	memset(so_far, 0, sizeof(so_far));
+	memset(window.of_vcpus, 0, sizeof(window.of_vcpus));
 	operation_at = 0;
+	if (rounds)
+		lines_begin();
 	measuring = true;
 }
 
@@ -49,8 +56,8 @@ static void end(bool complete)
 
 	if (!measuring)
 		return;
-	now = tally_look();
-	contexts_settle();
+	now = contexts_look();
+	contexts_end();
 	window.sequence = nr_windows++;
 	window.all = (struct tally){ 0 };
 	tally_add(&window.all, &before, &now);
@@ -73,18 +80,25 @@ static struct operation *operation(uint64_t number)
 /* By the program, since the window began. */
 static struct operation operations_so_far(void)
 {
-	contexts_settle();
-	return (struct operation){ contexts[CONTEXT_PROGRAM], interruptions };
+	return (struct operation){ context_program(), context_interruptions() };
 }
 
 /* What was done since the last one ended. After "again" they are gone through once more, and add up. */
 static void end_operation(void)
 {
-	struct operation now = operations_so_far(), *ended = operation(operation_at++);
+	struct operation now = operations_so_far(), *ended = operation(operation_at++), *before_it = &so_far[running];
 
-	tally_add(&ended->spent, &so_far.spent, &now.spent);
-	ended->interruptions += now.interruptions - so_far.interruptions;
-	so_far = now;
+	tally_add(&ended->spent, &before_it->spent, &now.spent);
+	ended->interruptions += now.interruptions - before_it->interruptions;
+	*before_it = now;
+	window.of_vcpus[running]++;
+}
+
+/* In rounds: what was done since the last one ended is left out. */
+static void begin_operation(void)
+{
+	context_operation(true);
+	so_far[running].interruptions = context_interruptions();
 }
 
 static void begin_case(void)
@@ -143,6 +157,12 @@ void on_mark(unsigned int vcpu, void *data)
 	case MARK_OPERATION_END:
 		if (own)
 			end_operation();
+		if (own && machine.between)
+			context_operation(false);
+		break;
+	case MARK_OPERATION_BEGIN:
+		if (own && machine.between)
+			begin_operation();
 		break;
 	case MARK_HOLD:
 		hold();

@@ -19,6 +19,7 @@ enum mark {
 	MARK_BOOTED = 8,
 	MARK_MEASURES_BOOT = 9,
 	MARK_HOLD = 10,
+	MARK_OPERATION_BEGIN = 11,
 };
 
 enum kind_of_window {
@@ -39,6 +40,7 @@ struct window {
 	struct tally all;
 	struct operation *operations;
 	uint64_t nr_operations;
+	uint64_t of_vcpus[VCPUS_MAX];	/* in rounds: the operations that each ended */
 };
 
 /* Given by who makes code be watched; called at MARK_READY, before which nothing of the guest is remembered. */

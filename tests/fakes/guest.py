@@ -64,6 +64,7 @@ class FakeInstrument:
 
     identity = "tlb some-machine 12345678 87654321"
     model = "tlb"
+    quantum = 0
 
     def __init__(self, machine: str | None = None) -> None:
         self.machine = hardware.load(machine or hardware.DEFAULT)

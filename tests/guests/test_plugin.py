@@ -124,3 +124,17 @@ def test_a_compiler_that_fails_is_named(cache: Path) -> None:
         plugin.obtain(compiler=false)
     assert caught.value.log is not None
     assert caught.value.log.is_relative_to(cache)
+
+
+def test_lines_that_moved_are_those_of_their_window() -> None:
+    lines = (
+        '{"t":"lines","sequence":0,"lines":[{"line":128,"address":18446744071562067968,"readers":3,"writers":1,'
+        '"moves":5,"essential":4,"queued":7,"waited":0,"uses":[[18446744071562067970,3,2,4,1,3,255]]}]}'
+    )
+    (window,) = _parse(HEADER, WINDOW.replace('"interruptions":1,', '"interruptions":1,"of_vcpus":[3,4],'), PROFILE,
+                       lines, END).windows  # fmt: skip
+    assert window.of_vcpus == [3, 4]
+    (line,) = window.lines
+    assert (line.moves, line.essential, line.uses[0].loads, line.uses[0].stores) == (5, 4, 3, 2)
+    with pytest.raises(GuestFailed, match="out of order"):
+        _parse(HEADER, lines, END)

@@ -8,9 +8,11 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab.core import records
+from lab.core.errors import UserError
 from lab.core.paths import data_folder
 from lab.guests import hardware, model_version
 from lab.guests.plugin import Instrument, Model, load_instrument
@@ -84,3 +86,25 @@ def test_all_that_the_plugin_is_given_is_in_its_identity_or_a_path(instrument: I
 
 def test_no_model_is_no_instrument() -> None:
     assert load_instrument("zen4", "none") is None
+
+
+def test_vcpus_that_contend_are_another_model(instrument: Instrument, tmp_path: Path) -> None:
+    contending = instrument.in_rounds(50)
+    assert contending.identity.startswith(instrument.identity) and contending.identity != instrument.identity
+    guests = architecture.load()
+    (tmp_path / "root.cpio").write_bytes(b"ELF")
+    _, words = contending.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl", guests)
+    assert "quantum=50" in words and "move=85000" in words and "between" not in words
+    (tmp_path / "root.cpio").write_bytes(b"ELF" + guests.mark.numbered(number("lab_operation_begin")))
+    _, words = contending.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl", guests)
+    assert words.endswith("between=1")
+    with pytest.raises(UserError, match="counts no cycles"):
+        replace(instrument, model=Model.COUNT).in_rounds(50)
+    with pytest.raises(UserError, match="nothing of several CPUs"):
+        replace(instrument, machine=msgspec.structs.replace(instrument.machine, coherence=None)).in_rounds(50)
+
+
+def test_the_price_of_a_move_leaves_the_key_of_a_machine() -> None:
+    machine = hardware.load("zen4")
+    assert machine.coherence is not None
+    assert msgspec.structs.replace(machine, coherence=None).key == machine.key

@@ -221,3 +221,25 @@ def test_a_name_that_no_workload_can_have_is_refused(
     assert main.run(["workload", "init", name]) == 2
     assert "is no name for a workload; use small letters" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workload_with_a_number_of_vcpus_is_one_of_its_own() -> None:
+    workload, cases = selection.select("contention@4:fstat,getppid")
+    assert (workload.name, workload.vcpus, workload.rounds) == ("contention@4", 4, True)
+    assert [case.name for case in cases] == ["fstat", "getppid"]
+    assert selection.canonical("contention@4:fstat") == "contention@4:fstat"
+    assert selection.only(["contention@1", "contention@4"], "contention@4", "dup") == "contention@4:dup"
+    assert [found.name for found, _ in selection.select_all(["contention@1", "contention@4"])] == [
+        "contention@1", "contention@4",
+    ]  # fmt: skip
+    plain = selection.load("contention")
+    assert not plain.rounds and plain.vcpus == 1
+
+
+def test_a_selection_on_several_numbers_of_vcpus() -> None:
+    assert selection.on_cpus("contention:fstat", (1, 4)) == ["contention@1:fstat", "contention@4:fstat"]
+    assert selection.on_cpus("contention", (8,)) == ["contention@8"]
+    with pytest.raises(UserError, match="names its vCPUs"):
+        selection.on_cpus("contention@4:fstat", (1,))
+    with pytest.raises(UserError, match="1 to 16 vCPUs"):
+        selection.load("contention@17")

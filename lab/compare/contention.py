@@ -1,0 +1,155 @@
+"""Guests whose vCPUs contend: verdicts that rest on the price of a move, and each case over the numbers of vCPUs.
+
+The price of a move decides who has a line when, so cycles at another price are no other sum of the same events: guests
+run again, with one seed or three, at both ends of the price's range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from msgspec.structs import replace as replace_fields
+
+from lab.compare.plan import Plan
+from lab.compare.results import CaseResult
+from lab.compare.runs import Bench
+from lab.compare.sampling import Series, run_all
+from lab.core.executor import Work
+from lab.core.text import listed
+from lab.guests.run import Arm
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, Metric
+from lab.workloads.spec import Case
+
+_FIRST, _MORE = (1,), (2, 3)
+"""The seeds at another price. Where the first one has another sign, the one in the middle of three decides."""
+
+SPEEDUP = Metric(name="speedup", unit="times one vCPU", better="higher")
+
+
+def resting_on_price(
+    cases: Sequence[CaseResult], series: Sequence[Series], arms: Sequence[Arm], plan: Plan, work: Work
+) -> dict[str, str]:
+    """The reason of each case whose change has the other sign at an end of the range of a move's price, by its name."""
+    found = {}
+    for one in series:
+        changed = [
+            (case, result)
+            for case in one.cases
+            for result in cases
+            if one.bench.workload.rounds and result.name == f"{one.bench.workload.name}:{case.name}"
+            if result.verdict.is_change and result.primary.ratio
+        ]
+        if not changed or (prices := _range(one.bench)) is None:
+            continue
+        others = {price: Series(bench=_at(one.bench, price), cases=one.cases) for price in prices}
+        for seeds in (_FIRST, _MORE):
+            for other in others.values():
+                _run(other, [case for case, _ in changed], seeds, arms, work)
+            changed = [both for both in changed if _is_turned(others.values(), *both, plan.threshold)]
+            if not changed:
+                break
+        for case, result in changed:
+            ratios = {price: _ratio(other, case, result.primary.name) for price, other in others.items()}
+            if any(ratios.values()):
+                said = [f"{verdict.percent(ratio)} at {price:g} cycles" for price, ratio in ratios.items() if ratio]
+                found[result.name] = f"rests on the price of a move: {listed(said, 'and')}"
+    return found
+
+
+def _is_turned(others: Iterable[Series], case: Case, result: CaseResult, threshold: float) -> bool:
+    """True if a case has the other sign at one of the prices."""
+    ratios = [_ratio(other, case, result.primary.name) for other in others]
+    return any(ratio and is_turned(result.primary.ratio or 1, ratio, threshold) for ratio in ratios)
+
+
+def is_turned(ratio: float, other: float, threshold: float) -> bool:
+    """True if one change is up and the other down, and the other one by more than the threshold."""
+    low, high = verdict.band(threshold)
+    return math.log(other) < low if ratio > 1 else math.log(other) > high
+
+
+def _range(bench: Bench) -> tuple[float, float] | None:
+    coherence = bench.instrument.machine.coherence if bench.instrument else None
+    if coherence is None or coherence.move.range[0] == coherence.move.range[1]:
+        return None
+    return coherence.move.range
+
+
+def _at(bench: Bench, price: float) -> Bench:
+    """The same guests at another price of a move."""
+    instrument = bench.instrument
+    if instrument is None or instrument.machine.coherence is None:
+        raise ValueError("guests without a model have no price")
+    move = replace_fields(instrument.machine.coherence.move, cycles=price)
+    machine = replace_fields(instrument.machine, coherence=replace_fields(instrument.machine.coherence, move=move))
+    made = replace(bench, instrument=replace(instrument, machine=machine), folder=bench.folder / "moves" / f"{price:g}")
+    return replace(made, fingerprint=made.environment().fingerprint)
+
+
+def _run(other: Series, cases: Sequence[Case], seeds: Sequence[int], arms: Sequence[Arm], work: Work) -> None:
+    """Run some seeds at another price."""
+    (other.bench.folder / "runs").mkdir(parents=True, exist_ok=True)
+    guests = [(other, other.guest(arm, seed, cases, windows={})) for seed in seeds for arm in arms]
+    with work.progress.task("at another price of a move", None) as task:
+        run_all(guests, work, task, loss="case")
+
+
+def _ratio(other: Series, case: Case, metric: str) -> float | None:
+    """The change of a case, in the middle of its seeds."""
+    _, base, test = other.pairs(case, metric)
+    ratios = [second / first for first, second in zip(base, test, strict=True) if first > 0 and second > 0]
+    return median(ratios) if ratios else None
+
+
+# ---- one case over the numbers of vCPUs
+
+
+def with_curves(cases: Sequence[CaseResult], series: Sequence[Series], plan: Plan) -> list[CaseResult]:
+    """The cases, those of several numbers of vCPUs with a line that has all of them, and their speed-up against one."""
+    vcpus = {one.bench.workload.name: one.bench.workload.vcpus for one in series if one.bench.workload.rounds}
+    curves: dict[str, dict[int, CaseResult]] = defaultdict(dict)
+    for case in cases:
+        if case.workload in vcpus and not case.failed:
+            curves[_plain(case)][vcpus[case.workload]] = case
+    return [
+        _on_curve(case, vcpus[case.workload], curve, plan)
+        if case.workload in vcpus and len(curve := curves[_plain(case)]) > 1 and not case.failed
+        else case
+        for case in cases
+    ]
+
+
+def _plain(case: CaseResult) -> str:
+    return f"{case.workload.rpartition('@')[0]}:{case.case}"
+
+
+def _on_curve(case: CaseResult, vcpus: int, curve: Mapping[int, CaseResult], plan: Plan) -> CaseResult:
+    numbers = sorted(curve)
+    said = [_word(curve[number]) for number in numbers]
+    metrics = list(case.metrics)
+    if 1 in curve and vcpus > 1:
+        metrics.append(_speedup(curve[1].primary, case.primary, vcpus, plan))
+    note = f"on {listed([str(number) for number in numbers], 'and')} vCPUs: {', '.join(said)}"
+    return replace_fields(case, metrics=metrics, notes=[note, *case.notes])
+
+
+def _word(case: CaseResult) -> str:
+    ratio = case.primary.ratio
+    return str(case.verdict) if ratio is None or not case.verdict.is_change else verdict.percent(ratio)
+
+
+def _speedup(alone: Comparison, together: Comparison, vcpus: int, plan: Plan) -> Comparison:
+    """The operations in a time, as a multiple of those of one vCPU, in both arms."""
+    base, test = (
+        [
+            vcpus * one / many if one and many else math.nan
+            for one, many in zip(getattr(alone, arm), getattr(together, arm), strict=False)
+        ]
+        for arm in ("base", "test")
+    )
+    return verdict.compare_metric(SPEEDUP, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)

@@ -1,0 +1,86 @@
+"""Places of a kernel's memory by name: static variables, variables of each CPU, members of objects in slab caches."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cache
+from pathlib import Path
+
+from lab.kernels import btf, files, kallsyms
+from lab.kernels.kallsyms import ListedSymbol
+
+_DATA = frozenset("dDbBrRvV")
+_IMAGE = 0xFFFF_FFFF_8000_0000
+_PAGES = range(0xFFFF_EA00_0000_0000, 0xFFFF_EB00_0000_0000)
+_STACKS = range(0xFFFF_C900_0000_0000, 0xFFFF_E900_0000_0000)
+_MASK = (1 << 64) - 1
+
+# The types of objects in slab caches that are not called like their type.
+_TYPES = {
+    "filp": "file", "inode_cache": "inode", "cred_jar": "cred", "files_cache": "files_struct",
+    "signal_cache": "signal_struct", "sighand_cache": "sighand_struct", "shmem_inode_cache": "shmem_inode_info",
+    "eventpoll_epi": "epitem", "eventpoll_pwq": "eppoll_entry", "mnt_cache": "mount", "fs_cache": "fs_struct",
+    "proc_inode_cache": "proc_inode", "sock_inode_cache": "socket_alloc", "uid_cache": "user_struct",
+}  # fmt: skip
+
+
+class Places:
+    """The places of one kernel."""
+
+    def __init__(self, symbols: list[ListedSymbol], types: btf.Types | None) -> None:
+        self.types = types
+        self.addresses = {symbol.name: symbol.address for symbol in symbols}
+        self._data = sorted((s.address, s.name) for s in symbols if s.kind in _DATA and s.address >= _IMAGE)
+        # Variables of one CPU lie from 0 on, or behind __per_cpu_start (6.15 and later).
+        self._cpu = range(self.addresses.get("__per_cpu_start", 0), self.addresses.get("__per_cpu_end", 0))
+        aside = ("__per_cpu_start", "fixed_percpu_data")
+        self._percpu = sorted((s.address, s.name) for s in symbols if s.address in self._cpu and s.name not in aside)
+
+    def arguments(self) -> list[str]:
+        """What the cost plugin has to know to find the slab cache of an object, and the variables of each CPU."""
+        offsets = {"percpu": self.addresses.get("__per_cpu_offset")}
+        if self.types is not None and "slab_caches" in self.addresses:
+            slab = "slab" if "slab" in self.types else "page"
+            found = {
+                "slab_caches": self.addresses["slab_caches"],
+                "slab_cache": self.types.offset(slab, "slab_cache"),
+                **{f"cache_{name}": self.types.offset("kmem_cache", name) for name in ("name", "size", "list")},
+            }
+            offsets |= found if None not in found.values() else {}
+        return [f"{name}={value}" for name, value in offsets.items() if value is not None]
+
+    def of_object(self, cache_name: str, offset: int) -> str:
+        """The member at an offset of an object of a slab cache."""
+        kind = _TYPES.get(cache_name, cache_name)
+        if self.types is None or kind not in self.types:
+            return f"{cache_name}+{offset:#x}"
+        return f"{kind}.{self.types.path(kind, offset)}"
+
+    def of_address(self, address: int, cpus: list[int]) -> str:
+        """The place at an address that is in no slab. cpus: the offset of each CPU's variables."""
+        for base in cpus:
+            there = (address - base) & _MASK
+            if there in self._cpu:
+                return f"percpu {_near(self._percpu, there)}"
+        if address in _PAGES:
+            member = self.types.path("page", address % 64) if self.types is not None else f"+{address % 64:#x}"
+            return f"page.{member}"
+        if address >= _IMAGE:
+            return _near(self._data, address)
+        if address in _STACKS:
+            return "a stack"
+        return "user memory" if address < 1 << 63 else "pages"
+
+
+def _near(symbols: list[tuple[int, str]], address: int) -> str:
+    at = bisect_right(symbols, (address, "\x7f")) - 1
+    if at < 0:
+        return f"{address:#x}"
+    start, name = symbols[at]
+    return f"{name}+{address - start:#x}" if address > start else name
+
+
+@cache
+def of_kernel(path: Path) -> Places:
+    """The places of a kernel by its file, vmlinux or bzImage; without names where it has no kallsyms and no BTF."""
+    return Places(kallsyms.read(files.extract_vmlinux(path)) or [], btf.of_kernel(path))

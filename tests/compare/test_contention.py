@@ -1,0 +1,78 @@
+"""Guests whose vCPUs contend: verdicts that rest on a price, and one case over the numbers of vCPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lab.compare import contention, judge
+from lab.compare.results import CONTENTION_NOTE, CaseResult
+from lab.stats.verdict import Outcome
+from lab.workloads import selection
+
+from ..fakes import result as fake
+
+
+def series(vcpus: int) -> Any:
+    class Stand:
+        workload = selection.load(f"contention@{vcpus}")
+
+    class One:
+        bench = Stand
+
+    return One
+
+
+def case(vcpus: int, base: float, test: float) -> CaseResult:
+    return fake.case(
+        "fstat", [base + i for i in range(6)], [test + i for i in range(6)], workload=f"contention@{vcpus}"
+    )
+
+
+class Plan:
+    threshold, alpha = 0.02, 0.01
+
+
+def test_a_case_says_what_it_is_on_each_number_of_vcpus_and_its_speed_up() -> None:
+    cases = [case(1, 1000, 1000), case(4, 2000, 4000)]
+    alone, together = contention.with_curves(cases, [series(1), series(4)], Plan)  # type: ignore[arg-type]
+    assert alone.notes[0] == together.notes[0] == "on 1 and 4 vCPUs: same, +99.9 %"
+    assert not [metric for metric in alone.metrics if metric.name == "speedup"]
+    (speedup,) = [metric for metric in together.metrics if metric.name == "speedup"]
+    assert [value for value in speedup.base if value] == pytest.approx([2.0] * 6, rel=0.01)
+    assert [value for value in speedup.test if value] == pytest.approx([1.0] * 6, rel=0.01)
+    assert speedup.verdict == Outcome.REGRESSION
+
+
+def test_one_number_of_vcpus_is_no_curve() -> None:
+    (only,) = contention.with_curves([case(4, 2000, 4000)], [series(4)], Plan)  # type: ignore[arg-type]
+    assert only.notes == []
+
+
+@pytest.mark.parametrize(
+    ("ratio", "other", "turned"), [(1.5, 0.9, True), (1.5, 0.99, False), (1.5, 1.1, False), (0.7, 1.1, True)]
+)
+def test_a_change_rests_on_the_price_if_its_sign_is_another_one_at_another_price(
+    ratio: float, other: float, turned: bool
+) -> None:
+    assert contention.is_turned(ratio, other, 0.02) is turned
+
+
+def test_what_rests_on_the_price_is_unknown_and_says_why() -> None:
+    decided = case(4, 1000, 2000).primary
+    opened = judge._open(decided, "rests on the price of a move: +50.0 % at 100 and -9.0 % at 300 cycles")
+    assert opened.verdict == Outcome.UNKNOWN and "rests on the price" in opened.reason
+    assert judge._open(decided, None) is decided
+    beside = msgspec.structs.replace(decided, primary=False)
+    assert judge._open(beside, "why") is beside
+
+
+def test_results_say_what_is_not_modelled_of_vcpus_that_contend() -> None:
+    document = fake.result(case(4, 1000, 2000))
+    around = document.environment
+    guests = {name: msgspec.structs.replace(shape, vcpus=4, rounds=True) for name, shape in around.guests.items()}
+    assert msgspec.structs.replace(around, guests=guests).turns_note == CONTENTION_NOTE
+    plain = {name: msgspec.structs.replace(shape, vcpus=4) for name, shape in around.guests.items()}
+    assert "take turns" in msgspec.structs.replace(around, guests=plain).turns_note

@@ -1,0 +1,59 @@
+"""The lines at which vCPUs met, by place and function, in both arms."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lab.compare.lines import met
+from lab.compare.profiles import ArmProfile
+from lab.guests.plugin import Line, Use, Window
+from lab.kernels.places import Places
+from lab.kernels.symbols import Label, SymbolTable
+
+from ..guests import test_plugin
+from ..kernels.test_btf import SYMBOLS, made
+
+TEXT = 0xFFFFFFFF81000000
+SLAB = 0x4000000
+
+
+def use(at: int, offset: int, *, loads: int = 0, stores: int = 0) -> Use:
+    return Use(address=at, loads=loads, stores=stores, essential=0, atomics=stores, vcpus=3, bytes=0xFF << offset)
+
+
+def line(*uses: Use, essential: int, **more: object) -> Line:
+    values = {
+        "line": SLAB + 48 * 4, "address": 0xFFFF888004000000, "readers": 3, "writers": 1, "essential": essential,
+        "moves": sum(one.loads + one.stores for one in uses), "queued": 4000, "waited": 0, "uses": list(uses), **more,
+    }  # fmt: skip
+    return msgspec.convert(values, Line)
+
+
+def profile(*lines: Line, operations: int = 10) -> ArmProfile:
+    (plain,) = test_plugin._parse(test_plugin.HEADER, test_plugin.WINDOW, test_plugin.PROFILE, test_plugin.END).windows
+    window: Window = msgspec.structs.replace(plain, lines=list(lines))
+    table = SymbolTable([Label(TEXT, "t", "fput", 64), Label(TEXT + 64, "t", "fdget.isra.0", 64)])
+    return ArmProfile(
+        blocks=[], operations=operations, kernel=[table], windows=[window], places=Places(SYMBOLS, made())
+    )
+
+
+def test_places_by_name_with_what_happened_per_operation() -> None:
+    object_line = line(
+        use(TEXT, 0, stores=20), use(TEXT + 70, 16, loads=10), essential=10, cache="filp", size=48, slab=SLAB
+    )
+    (found,) = met(profile(object_line), profile())
+    assert found.place == "file.f_count.counter, f_path.dentry"
+    assert found.functions == ["fput", "fdget"]
+    assert (found.base.moved, found.base.false, found.base.atomics, found.base.lost) == (3.0, 2.0, 2.0, 0.4)
+    assert (found.base.readers, found.base.writers) == (2, 1)
+    assert found.test.moved == 0
+
+
+def test_pages_without_a_name_go_by_the_functions_that_move_them() -> None:
+    (found,) = met(profile(line(use(TEXT, 0, stores=5), essential=5)), profile())
+    assert found.place == "memory of fput"
+
+
+def test_what_hardly_moves_is_not_listed() -> None:
+    assert met(profile(line(use(TEXT, 0, stores=1), essential=1), operations=100), profile()) == []

@@ -1,0 +1,88 @@
+"""Members of a kernel's types: a BTF of two structs, made by hand."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from lab.kernels import btf, places
+from lab.kernels.kallsyms import ListedSymbol
+
+INT, PTR, ARRAY, STRUCT, UNION, TYPEDEF = 1, 2, 3, 4, 5, 8
+
+
+def made() -> btf.Types:
+    """`struct file { atomic_t f_count; union { long u; struct path f_path; }; char tail[4]; }`."""
+    text = b"\0"
+    at: dict[str, int] = {"": 0}
+
+    def word(name: str) -> int:
+        nonlocal text
+        if name not in at:
+            at[name] = len(text)
+            text += name.encode() + b"\0"
+        return at[name]
+
+    def kind(name: str, which: int, size: int, members: list[tuple[str, int, int]] | None = None) -> bytes:
+        head = struct.pack("<III", word(name), which << 24 | len(members or []), size)
+        return head + b"".join(struct.pack("<III", word(n), of, 8 * offset) for n, of, offset in members or [])
+
+    types = [
+        kind("int", INT, 4) + struct.pack("<I", 32),  # 1
+        kind("atomic_t", TYPEDEF, 3),  # 2
+        kind("", STRUCT, 4, [("counter", 1, 0)]),  # 3
+        kind("", PTR, 1),  # 4
+        kind("path", STRUCT, 16, [("mnt", 4, 0), ("dentry", 4, 8)]),  # 5
+        kind("", UNION, 16, [("u", 4, 0), ("f_path", 5, 0)]),  # 6
+        kind("", ARRAY, 0) + struct.pack("<III", 1, 1, 4),  # 7
+        kind("file", STRUCT, 48, [("f_count", 2, 0), ("", 6, 8), ("tail", 7, 32)]),  # 8
+        kind("slab", STRUCT, 64, [("slab_cache", 4, 8)]),  # 9
+        kind("kmem_cache", STRUCT, 64, [("name", 4, 0), ("size", 1, 8), ("list", 4, 16)]),  # 10
+    ]
+    body = b"".join(types)
+    return btf.Types(struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(body), len(body), len(text)) + body + text)
+
+
+def test_where_members_are() -> None:
+    types = made()
+    assert types.offset("file", "f_path") == 8, "in a union without a name"
+    assert types.offset("file", "f_pos") is None and types.offset("inode", "i_lock") is None
+    assert [types.path("file", offset) for offset in (0, 8, 16, 24, 40)] == [
+        "f_count.counter", "u", "f_path.dentry", "+0x18", "tail[2]",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="no BTF"):
+        btf.Types(bytes(24))
+
+
+BASE = 0xFFFF888007A00000
+SYMBOLS = [
+    ListedSymbol(0xFFFFFFFF82000100, "D", "vm_zone_stat"),
+    ListedSymbol(0xFFFFFFFF82000200, "D", "slab_caches"),
+    ListedSymbol(0xFFFFFFFF82000300, "D", "__per_cpu_offset"),
+    ListedSymbol(0, "A", "__per_cpu_start"),
+    ListedSymbol(0x100, "d", "runqueues"),
+    ListedSymbol(0x1000, "A", "__per_cpu_end"),
+]
+
+
+def test_names_of_places() -> None:
+    found = places.Places(SYMBOLS, made())
+    assert found.of_object("filp", 16) == "file.f_path.dentry"
+    assert found.of_object("kmalloc-64", 16) == "kmalloc-64+0x10"
+    assert found.of_address(0xFFFFFFFF82000108, []) == "vm_zone_stat+0x8"
+    assert found.of_address(BASE + 0x104, [BASE]) == "percpu runqueues+0x4"
+    assert found.of_address(BASE + 0x104, []) == "pages"
+    assert found.of_address(0x7FFF00000000, []) == "user memory"
+    assert found.of_address(0xFFFFC90000001000, []) == "a stack"
+    arguments = dict(word.split("=") for word in found.arguments())
+    assert arguments == {
+        "percpu": str(0xFFFFFFFF82000300), "slab_caches": str(0xFFFFFFFF82000200), "slab_cache": "8",
+        "cache_name": "0", "cache_size": "8", "cache_list": "16",
+    }  # fmt: skip
+
+
+def test_a_kernel_without_types_has_names_of_variables_only() -> None:
+    found = places.Places(SYMBOLS, None)
+    assert found.of_object("filp", 16) == "filp+0x10"
+    assert found.arguments() == [f"percpu={0xFFFFFFFF82000300}"]

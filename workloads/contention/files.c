@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Files: one for all workers, and one for each. */
+#include "operations.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int shared;
+
+static int opened(const char *name)
+{
+	int fd = (int)MUST(open(name, O_RDWR | O_CREAT, 0644));
+
+	MUST(ftruncate(fd, WORKERS_MAX * (long)PAGE));
+	MUST(pwrite(fd, "x", 1, 0));
+	return fd;
+}
+
+static void one_file(struct worker *worker)
+{
+	if (!worker->id)
+		shared = opened("file");
+	snprintf(worker->name, sizeof(worker->name), "file");
+	MUST(pwrite(shared, "x", 1, worker->id * (long)PAGE));
+}
+
+static void own_file(struct worker *worker)
+{
+	snprintf(worker->name, sizeof(worker->name), "folder%d", worker->id);
+	MUST(mkdir(worker->name, 0755));
+	snprintf(worker->name, sizeof(worker->name), "folder%d/file", worker->id);
+	worker->fd = opened(worker->name);
+}
+
+static void fstat_run(struct worker *worker)
+{
+	MUST(syscall(SYS_fstat, shared, worker->buffer));
+}
+
+static void pread_run(struct worker *worker)
+{
+	MUST(pread(shared, worker->buffer, 1, worker->id * (long)PAGE));
+}
+
+static void pread_own_run(struct worker *worker)
+{
+	MUST(pread(worker->fd, worker->buffer, 1, 0));
+}
+
+static void pwrite_run(struct worker *worker)
+{
+	MUST(pwrite(shared, worker->buffer, 1, worker->id * (long)PAGE));
+}
+
+static void lseek_run(struct worker *worker)
+{
+	(void)worker;
+	MUST(lseek(shared, 0, SEEK_SET));
+}
+
+static void open_run(struct worker *worker)
+{
+	close((int)MUST(open(worker->name, O_RDWR)));
+}
+
+static void dup_run(struct worker *worker)
+{
+	close((int)MUST(dup(worker->fd)));
+}
+
+const struct operation file_operations[] = {
+	{ .name = "fstat", .workers = THREADS, .run = fstat_run, .prepare = one_file },
+	{ .name = "pread", .workers = THREADS, .run = pread_run, .prepare = one_file },
+	{ .name = "pread-own", .workers = THREADS, .run = pread_own_run, .prepare = own_file },
+	{ .name = "pwrite", .workers = THREADS, .run = pwrite_run, .prepare = one_file },
+	{ .name = "lseek", .workers = THREADS, .run = lseek_run, .prepare = one_file },
+	{ .name = "open", .workers = PROCESSES, .run = open_run, .prepare = one_file },
+	{ .name = "open-own", .workers = PROCESSES, .run = open_run, .prepare = own_file },
+	{ .name = "dup", .workers = THREADS, .run = dup_run, .prepare = own_file },
+	{ .name = NULL },
+};
