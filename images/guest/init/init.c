@@ -169,11 +169,11 @@ static void work(void)
 			return;
 	if (!job_load_cases())
 		return;
-	settings_wait_idle();
 	get_ready();
 	if (!job_take_cases(&job))
 		return;
 	seed_hold_pages(job.seed);
+	settings_wait_idle();
 	for (size_t i = 0; i < job.nr_cases; i++)
 		case_run(&job, &job.cases[i]);
 }
