@@ -15,7 +15,7 @@ from lab.core import process, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
-from lab.guests import model_version
+from lab.guests import costs, model_version
 
 Numbers = Mapping[str, Mapping[str, float]]
 
@@ -42,12 +42,12 @@ class _Guest(Protocol):
 
 
 def differences(guest: _Guest, before: Numbers, after: Numbers) -> list[str]:
-    """Every number, by case and metric, that is not the same."""
+    """Every number, by case and metric, that is not the same. Older records have no whole cost."""
     lines = []
     for case, numbers in before.items():
         now = after.get(case, {})
         for name in dict.fromkeys([*numbers, *now]):
-            if now.get(name) != numbers.get(name):
+            if now.get(name) != numbers.get(name) and (name in numbers or name not in costs.WHOLE):
                 where = f"{guest.workload}:{case} {name} {guest.arm} seed {guest.seed}"
                 lines.append(f"{where}: {numbers.get(name)} became {now.get(name)}")
     return lines

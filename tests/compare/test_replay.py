@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.compare import comparison, prepare, result_folders
-from lab.compare.replay import Replay, environment_changes, replay
+from lab.compare import comparison, prepare, result_folders, runs
+from lab.compare.replay import Replay, differences, environment_changes, replay
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.core import records
 from lab.core.paths import data_folder
@@ -72,6 +72,15 @@ def test_an_edit_of_the_plugin_that_changes_no_number_leaves_the_environment_as_
     assert ready.environment.fingerprint == stored.result.environment.fingerprint
     again = stored.replay()
     assert (again.guests, again.environment, again.differences) == (4, [], [])
+
+
+def test_a_record_from_before_there_was_a_whole_cost_replays_as_the_same(stored: Stored) -> None:
+    run = next(iter(runs.load_all(stored.file.parent)))
+    before = {"small": {"throughput": 1.0}}
+    after = {"small": {"throughput": 1.0, "deferred_cycles": 2.0, "guest_time": 3.0, "waited": 0.0}}
+    assert differences(run, before, after) == []
+    assert len(differences(run, after, {"small": {"throughput": 1.0}})) == 3
+    assert len(differences(run, before, {"small": {"throughput": 1.0, "loads": 2.0}})) == 1
 
 
 def test_another_program_is_another_environment(stored: Stored) -> None:
