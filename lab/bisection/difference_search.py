@@ -25,8 +25,8 @@ def mix_name(mix: Mix) -> str:
     return f"mix-{records.digest(sorted(mix))[:10]}"
 
 
-MOST_FILES, MOST_MORE_FILES = 64, 4
-"""With more files that differ, no more than a few are added at a time to those that take a part of the change back."""
+MOST_FILES, ENOUGH = 64, 0.5
+"""With more files that differ, a mix that takes so much of the change back is enough: hardly anything more builds."""
 
 MOST_REPAIRS, MORE_REPAIRS = 8, 2
 """Builds that are spent on one mix that does not build, and on one after a mix that took a part of the change back."""
@@ -123,9 +123,9 @@ class Search:
         tiers = suspects.tiers(self.difference)
         for number, tier in enumerate(tiers):
             last = number == len(tiers) - 1
-            files = len(self.difference.paths(tier))
-            if best[0] and files > MOST_MORE_FILES and len(self.difference.by_path) > MOST_FILES:
-                continue
+            many = len(self.difference.by_path) > MOST_FILES
+            if many and (best[1] > ENOUGH or (last and best[0])):
+                break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
             mix, result = self._repaired(wanted, len(tiers) - number, first=not best[0])
             if result.share is None:
@@ -141,19 +141,19 @@ class Search:
         """A mix that builds, by what the failing build names: hunks are added, and where that spreads, left out."""
         left = tiers_left + delta.tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
-        base, seen, may_add = mix, {mix}, True
+        before, banned, seen = mix, Mix(), {mix}  # before: what the last hunks were added to
         for _ in range(MOST_REPAIRS if first else MORE_REPAIRS):
             if result.share is not None or not result.errors:
                 break
             said = suspects.complaint(result.errors)
-            more = suspects.additions(self.difference, mix, said) if may_add else []
-            if mix != base and suspects.spread(self.difference, base, said):
+            if mix != before and suspects.spread(self.difference, before, said):
                 # What was added breaks other files: back, and leave out what asked for it.
-                mix, more, may_add = base, [], False
+                banned, mix = banned | (mix - before), before
                 said = suspects.complaint(self._result(mix, left, "").errors)
-            following = mix | frozenset(more)
+            more = frozenset(suspects.additions(self.difference, mix, said)) - banned
+            before, following = mix, mix | more
             if not more:
-                following = base = mix - frozenset(suspects.omissions(self.difference, mix, said))
+                before = following = mix - frozenset(suspects.omissions(self.difference, mix, said))
             if following in seen or not following:
                 break
             seen.add(following)

@@ -136,7 +136,8 @@ class BisectRequest(Options, frozen=True, kw_only=True):
         names += ["cc", "arch"]
         if self.series is None and self.options is None:  # a series has a range of its own
             # One end may be typed, and the other come from the recipe.
-            names += ["first_parent", "paths", *(term for pair in self.terms() or TERMS for term in pair)]
+            names += [term for pair in self.terms() or TERMS for term in pair]
+            names += [] if self.by else ["first_parent", "paths"]
         values = {name: getattr(recipe, name) for name in names if getattr(self, name) in (None, ())}
         workload = self.workload or (None if self.suite else recipe.selection)
         return replace(self, workload=workload, **values)

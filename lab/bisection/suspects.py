@@ -15,6 +15,10 @@ from typing import NamedTuple
 from lab.bisection.hunks import Difference, hunk_at
 
 _QUOTED = re.compile(r"[\u2018'`]([^\u2018\u2019'`]+)[\u2019']")
+_MISSING = re.compile(
+    r"undeclared|no member named|implicit declaration|unknown type name|undefined reference|incomplete type|"
+    r"storage size|not defined"
+)
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?error:")
 _TARGET = re.compile(r"No rule to make target '([^']+)\.o'")
@@ -104,10 +108,14 @@ def _words(difference: Difference, numbers: Collection[int], side: str) -> set[s
 
 
 class Complaint(NamedTuple):
-    """What a failed build names. places: files and lines. names: identifiers. targets: files that should be made."""
+    """What a failed build names. places: files and lines. targets: files that should be made.
+
+    names: identifiers. missing: those of them that are not there, and not only of another type.
+    """
 
     places: list[tuple[str, int]]
     names: list[str]
+    missing: list[str]
     targets: list[str]
 
 
@@ -115,14 +123,20 @@ def complaint(errors: Sequence[str]) -> Complaint:
     """The names in the errors of compilers, linkers and make."""
     text = "\n".join(errors)
     places = [(match[1], int(match[2])) for match in _PLACE.finditer(text)]
-    names = [word for quoted in _QUOTED.findall(text) for word in _WORD.findall(quoted)]
-    return Complaint(places, [name for name in dict.fromkeys(names) if name not in _KEYWORDS], _TARGET.findall(text))
+    missing = _names([line for line in errors if _MISSING.search(line)])
+    return Complaint(places, _names(errors), missing, _TARGET.findall(text))
+
+
+def _names(errors: Sequence[str]) -> list[str]:
+    """The identifiers in quotation marks, each once."""
+    words = (word for line in errors for quoted in _QUOTED.findall(line) for word in _WORD.findall(quoted))
+    return [name for name in dict.fromkeys(words) if name not in _KEYWORDS]
 
 
 def additions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
     """The hunks to take, too: those that have a name which a failed build misses."""
     found: list[int] = []
-    for name in said.names:
+    for name in said.missing:
         more = [n for n, words in enumerate(difference.words) if name in words and n not in taken]
         found += more if len(more) <= _RARE else []
     for target in said.targets:

@@ -175,6 +175,15 @@ def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, m
         assert [step.commit for step in resumed.path] == [step.commit for step in whole.path]
 
 
+def test_a_recipe_names_the_ends_and_its_limits_do_not_count(bisector: Bisector, tmp_path: Path) -> None:
+    ends = commit(bisector.tree, {"mm/a.c": text("cost 100")}), commit(bisector.tree, {"mm/a.c": text("cost 130")})
+    (tmp_path / "mine.toml").write_text(
+        f'schema = 1\nworkload = "{bisector.workload}"\nold = "{ends[0]}"\nnew = "{ends[1]}"\npaths = ["lib"]\n'
+    )
+    words = ["--by", "hunks", "--recipe", str(tmp_path / "mine.toml"), "--tree", str(bisector.tree)]
+    assert bisector.run(*words) == 0 and "mm/a.c" in bisector.printed
+
+
 def test_what_cannot_be_split_is_refused(bisector: Bisector) -> None:
     ends = planted(bisector.tree, {}, {})
     assert "same source" in bisector.refused(2, "--by", "files", "--old", ends[0], "--new", ends[0])

@@ -29,13 +29,15 @@ class Kernels:
     """Kernels that build, and cost, as planted.
 
     effects: the share of each set of hunks that is taken back together. needs: hunks without which one does not build,
-    and the name that the compiler then misses. refuses: hunks that never build in a mix.
+    and the name that the compiler then misses. refuses: hunks that never build in a mix. breaks:
+    hunks that break another file.
     """
 
     difference: Difference
     effects: Mapping[Mix, float]
     needs: Mapping[int, tuple[int, str]] = field(default_factory=dict)
     refuses: frozenset[int] = frozenset()
+    breaks: frozenset[int] = frozenset()
     builds: int = 0
     failed: int = 0
 
@@ -44,6 +46,9 @@ class Kernels:
         for number in sorted(mix):
             at = self.difference.hunks[number]
             place = f"../src/{at.path}:{at.new_start}:3: error: "
+            if number in self.breaks:
+                self.failed += 1
+                return Result(None, ("../src/kernel/other.c:7:3: error: 'broken' undeclared",))
             if number in self.refuses:
                 self.failed += 1
                 return Result(None, (f"{place}passing argument 2 of 'elsewhere' from incompatible pointer type",))
@@ -126,6 +131,21 @@ def test_a_hunk_that_cannot_be_built_is_left_out() -> None:
     """As with one whose types changed elsewhere: the rest of its file shows the change."""
     made = behind_a_header(100)
     kernels = Kernels(made, {frozenset([200]): 0.8}, needs={200: (202, "spare_page")}, refuses=frozenset([201]))
+    (part,) = kernels.search().parts
+    assert set(part.mix) == {200, 202} and part.share == pytest.approx(0.8)
+
+
+def test_what_breaks_other_files_is_taken_back_and_the_header_stays() -> None:
+    """A header is needed; then a type that changed elsewhere, which nothing else can go without."""
+    made = behind_a_header(100)
+    made.hunks[60] = hunk("kernel/sysctl.c", 5, "int elsewhere(long *value)", "int elsewhere(int *value)")
+    kernels = Kernels(
+        made,
+        {frozenset([200]): 0.8},
+        needs={200: (202, "spare_page")},
+        refuses=frozenset([201]),
+        breaks=frozenset([60]),
+    )
     (part,) = kernels.search().parts
     assert set(part.mix) == {200, 202} and part.share == pytest.approx(0.8)
 
