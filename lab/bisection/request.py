@@ -291,7 +291,10 @@ def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]
     """The plan of the boots in live mode; None in exact mode. `UserError` for what does not fit."""
     if request.mode != "live":
         if request.accel != "auto" or request.cpus is not None or request.iterations is not None:
-            raise UserError("--accel, --cpus and --iterations require --mode live")
+            raise UserError(
+                "--accel, --cpus and --iterations require --mode live",
+                hint="in exact mode vCPUs that contend are part of a workload's name: -w contention@4:fstat",
+            )
         return None
     if request.suite:
         raise UserError("live mode searches with one case, and a suite has many", hint="name one by --workload")

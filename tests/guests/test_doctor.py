@@ -14,7 +14,7 @@ import pytest
 
 from lab.cli import main
 from lab.core import ansible
-from lab.guests import doctor
+from lab.guests import doctor, exact
 from lab.kernels import architecture
 
 DPKG_QUERY = "#!/bin/sh\ncat <<END\n{}\nEND\n"
@@ -135,3 +135,12 @@ def test_the_doctor_names_what_guests_of_other_architectures_need(installed: Cal
     assert [finding.name for finding in doctor._other_architectures()] == [
         f"exact mode, {name}" for name in architecture.names() if name != architecture.DEFAULT
     ]
+
+
+def test_a_qemu_that_cannot_end_turns_limits_contention(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = exact.Qemu(path="/bin/true", version="7.2.22", numbers=(7, 2))
+    monkeypatch.setattr(exact, "find_qemu", lambda _: old)
+    found = doctor._contention("qemu")
+    assert found.state == "limited" and "version 10.0 or newer, qemu_get_cpu" in found.text
+    monkeypatch.setattr(exact, "missing_for_rounds", lambda *_: [])
+    assert doctor._contention("qemu").state == "ok"
