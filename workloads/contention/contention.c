@@ -15,8 +15,9 @@
 #include <lab/mark.h>
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
