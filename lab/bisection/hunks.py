@@ -164,15 +164,17 @@ def _index(start: int, count: int) -> int:
 
 
 def hunk_at(line: int, choice: Choice) -> int | None:
-    """The place in the choice of the taken hunk that has a line of the mixed file, counted from 1."""
+    """The place in the choice of the taken hunk that is at a line of the mixed file, counted from 1, or nearest to it.
+
+    None if no hunk is taken.
+    """
+    nearest: dict[int, int] = {}
     moved = 0
     for place, (hunk, taken) in enumerate(choice):
         if not taken:
             continue
-        if hunk.whole:
-            return place
         first = _index(hunk.new_start, hunk.new_count) + 1 + moved
-        if first <= line < first + hunk.old_count:
-            return place
+        last = first + max(hunk.old_count, 1) - 1
+        nearest[place] = 0 if hunk.whole else max(first - line, line - last, 0)
         moved += hunk.old_count - hunk.new_count
-    return None
+    return min(nearest, key=lambda place: nearest[place], default=None)

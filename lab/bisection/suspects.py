@@ -17,7 +17,7 @@ from lab.bisection.hunks import Difference, hunk_at
 _QUOTED = re.compile(r"[\u2018'`]([^\u2018\u2019'`]+)[\u2019']")
 _MISSING = re.compile(
     r"undeclared|no member named|implicit declaration|unknown type name|undefined reference|incomplete type|"
-    r"storage size|not defined"
+    r"storage size|not defined|redefinition of|No such file"
 )
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?error:")
@@ -108,9 +108,10 @@ def _words(difference: Difference, numbers: Collection[int], side: str) -> set[s
 
 
 class Complaint(NamedTuple):
-    """What a failed build names. places: files and lines. targets: files that should be made.
+    """What a failed build names. targets: files that should be made.
 
-    names: identifiers. missing: those of them that are not there, and not only of another type.
+    places: files and lines; of errors that miss nothing, if there are such. names: identifiers. missing: those that are
+    not there, or twice, and not only of another type.
     """
 
     places: list[tuple[str, int]]
@@ -121,10 +122,10 @@ class Complaint(NamedTuple):
 
 def complaint(errors: Sequence[str]) -> Complaint:
     """The names in the errors of compilers, linkers and make."""
-    text = "\n".join(errors)
-    places = [(match[1], int(match[2])) for match in _PLACE.finditer(text)]
-    missing = _names([line for line in errors if _MISSING.search(line)])
-    return Complaint(places, _names(errors), missing, _TARGET.findall(text))
+    missing = [line for line in errors if _MISSING.search(line)]
+    others = [line for line in errors if line not in missing]
+    places = [(match[1], int(match[2])) for match in _PLACE.finditer("\n".join(others or missing))]
+    return Complaint(places, _names(errors), _names(missing), _TARGET.findall("\n".join(errors)))
 
 
 def _names(errors: Sequence[str]) -> list[str]:
@@ -151,7 +152,10 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
 
 
 def omissions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
-    """The taken hunks to leave: those that have a line at which a build fails, else those that have a name of it."""
+    """The taken hunks to leave: those that have a line at which a build fails, or are next to it in its file.
+
+    Where there are none, those that have a name of it.
+    """
     found = [number for path, line in said.places for number in _at(difference, taken, path, line)]
     if not found:
         names = set(said.names)

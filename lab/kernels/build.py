@@ -516,8 +516,8 @@ _ERROR = re.compile(r"^.*(?:(?:fatal )?error: |undefined reference to|\*\*\* No 
 
 
 def errors(log: str, most: int = 40) -> list[str]:
-    """The errors of compilers and linkers in a build log, and the files that make cannot make."""
-    return [match.strip() for match in _ERROR.findall(log)[:most]]
+    """The errors of compilers and linkers in a build log, each once, and the files that make cannot make."""
+    return list(dict.fromkeys(match.strip() for match in _ERROR.findall(log)))[:most]
 
 
 def first_error(log: str) -> str | None:
