@@ -115,7 +115,7 @@ def metrics_of(
     """
     basis: costs.Basis = "instructions" if by == "instructions" else "cycles"
     return [
-        *(costs.metrics_of(workload.measures, workload.center, basis, rounds=workload.rounds) if modelled else ()),
+        *(costs.metrics_of(workload.measures, workload.center, basis, contends=workload.contends) if modelled else ()),
         *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),
     ]
 
