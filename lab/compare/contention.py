@@ -41,7 +41,7 @@ def resting_on_price(
             (case, result)
             for case in one.cases
             for result in cases
-            if one.bench.workload.rounds and result.name == f"{one.bench.workload.name}:{case.name}"
+            if one.bench.workload.contends and result.name == f"{one.bench.workload.name}:{case.name}"
             if result.verdict.is_change and result.primary.ratio
         ]
         if not changed or (prices := _range(one.bench)) is None:
@@ -111,7 +111,7 @@ def _ratio(other: Series, case: Case, metric: str) -> float | None:
 
 def with_curves(cases: Sequence[CaseResult], series: Sequence[Series], plan: Plan) -> list[CaseResult]:
     """The cases, those of several numbers of vCPUs with a line that has all of them, and their speed-up against one."""
-    vcpus = {one.bench.workload.name: one.bench.workload.vcpus for one in series if one.bench.workload.rounds}
+    vcpus = {one.bench.workload.name: one.bench.workload.vcpus for one in series if one.bench.workload.contends}
     curves: dict[str, dict[int, CaseResult]] = defaultdict(dict)
     for case in cases:
         if case.workload in vcpus and not case.failed:

@@ -85,7 +85,7 @@ def planned_seconds(
     model = workload.model_for(plan.model)
     # Roughly the conditions of `GuestRun.snapshot`.
     boots_once = (
-        plan.snapshots and model != "none" and workload.vcpus == 1 and not workload.rounds and workload.name != "boot"
+        plan.snapshots and model != "none" and workload.vcpus == 1 and not workload.contends and workload.name != "boot"
     )
     return guest_seconds(workload, cases, count, built=spec.source.is_buildable, model=model, boots_once=boots_once)
 

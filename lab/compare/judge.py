@@ -108,7 +108,7 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
     ]
     primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
     primary = sampling.weigh_strings(primary, one, case, plan)
-    if one.bench.workload.rounds:  # the caller's cost has its waits in it, and other vCPUs are no deferred work
+    if one.bench.workload.contends:  # the caller's cost has its waits in it, and other vCPUs are no deferred work
         return [primary if c.primary else c for c in compared], None
     primary, whole = sampling.weigh_whole(primary, compared, plan)
     return [primary if c.primary else c for c in compared], whole
@@ -123,7 +123,7 @@ def metrics_of(
     """
     basis: costs.Basis = "instructions" if by == "instructions" else "cycles"
     return [
-        *(costs.metrics_of(workload.measures, workload.center, basis, rounds=workload.rounds) if modelled else ()),
+        *(costs.metrics_of(workload.measures, workload.center, basis, contends=workload.contends) if modelled else ()),
         *(Metric(name=m.name, unit=m.unit, better=m.better, primary=m.primary and not modelled) for m in own),
     ]
 

@@ -20,12 +20,16 @@ LEAST = 0.02
 
 
 class Moves(Record, frozen=True, kw_only=True):
-    """What happened at a place, per operation. lost: cycles until a line had arrived or a loop went on."""
+    """What happened at a place, per operation. lost: cycles until a line had arrived or a loop went on.
+
+    held: cycles that a lock there was held.
+    """
 
     moved: float = 0.0
     false: float = 0.0
     atomics: float = 0.0
     lost: float = 0.0
+    held: float = 0.0
     readers: int = 0
     writers: int = 0
 
@@ -45,6 +49,7 @@ class _Sum:
     false: int = 0
     atomics: int = 0
     lost: int = 0
+    held: int = 0
     readers: int = 0
     writers: int = 0
     functions: Counter[str] = field(default_factory=Counter)
@@ -71,6 +76,7 @@ def _moves(one: _Sum, operations: int) -> Moves:
         false=one.false / operations,
         atomics=one.atomics / operations,
         lost=one.lost / _MILLI / operations,
+        held=one.held / _MILLI / operations,
         readers=one.readers.bit_count(),
         writers=one.writers.bit_count(),
     )
@@ -87,6 +93,7 @@ def _by_place(profile: ArmProfile) -> dict[str, _Sum]:
             one.false += line.moves - line.essential
             one.atomics += sum(use.atomics for use in line.uses)
             one.lost += line.queued + line.waited
+            one.held += line.held
             one.readers |= line.readers
             one.writers |= line.writers
             one.functions += functions

@@ -102,12 +102,12 @@ def _bench(
     """The guests of a workload, without their fingerprint."""
     parameters = exact.exact_machine(architecture.of_machine(machine).name)
     instrument = load_instrument(plan.machine, workload.model_for(plan.model))
-    if workload.rounds:
+    if workload.contends:
         if instrument is None:
             raise UserError(f"{workload.name}: vCPUs that contend need a cost model", hint="leave out --model none")
-        parameters = parameters.for_rounds(workload.vcpus)
-        exact.require_rounds(qemu, parameters)
-        instrument = instrument.in_rounds(parameters.rounds.quantum if parameters.rounds else 0)
+        parameters = parameters.for_contention(workload.vcpus)
+        exact.require_contention(qemu, parameters)
+        instrument = instrument.contending(parameters.contention.quantum if parameters.contention else 0)
     return Bench(
         qemu=qemu,
         machine=machine,

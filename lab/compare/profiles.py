@@ -178,9 +178,9 @@ def kept(folder: Path, case: CaseResult, machine: str | None, model: str | None)
     if model not in (None, kind):
         return None
     wanted = plugin.load_instrument(machine, kind)
-    rounds = exact.exact_machine().rounds
-    if wanted is not None and rounds is not None and shape.rounds:
-        wanted = wanted.in_rounds(rounds.quantum)
+    needed = exact.exact_machine().contention
+    if wanted is not None and needed is not None and shape.contends:
+        wanted = wanted.contending(needed.quantum)
     return kind if wanted is not None and wanted.identity == stored else None
 
 

@@ -46,7 +46,7 @@ class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
 
 def plan_of(asked: ComparisonRequest, progress: Progress) -> Plan:
     """Resolve everything first, so that no option turns out wrong after hours."""
-    asked = _in_rounds(asked)
+    asked = _contending(asked)
     if not asked.base or not asked.test:
         raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
     asked.require()
@@ -73,7 +73,7 @@ def plan_of(asked: ComparisonRequest, progress: Progress) -> Plan:
     return plan_around(asked, base, test, progress)
 
 
-def _in_rounds(asked: ComparisonRequest) -> ComparisonRequest:
+def _contending(asked: ComparisonRequest) -> ComparisonRequest:
     """The request whose workloads name their vCPUs (`contention@4`), where `--cpus` asks for guests of exact mode."""
     if asked.cpus is None or asked.mode != "exact":
         if isinstance(asked.cpus, tuple):

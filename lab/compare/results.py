@@ -101,7 +101,7 @@ def repeat(command: str, metric: str | None) -> str:
 class GuestShape(Record, frozen=True, kw_only=True):
     """The guests of one workload, and the programs in them. Of settings, those beside the machine's.
 
-    rounds: their vCPUs took turns by modelled clocks, and contended.
+    contends: its vCPUs took turns by modelled clocks, and contended.
     """
 
     vcpus: int
@@ -109,7 +109,7 @@ class GuestShape(Record, frozen=True, kw_only=True):
     initrd_sha256: str
     fingerprint: str
     model: str = "none"
-    rounds: bool = False
+    contends: bool = False
     settings: dict[str, str] = msgspec.field(default_factory=dict)
     cmdline: list[str] = msgspec.field(default_factory=list)
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -126,7 +126,7 @@ class GuestShape(Record, frozen=True, kw_only=True):
             env=dict(workload.env),
             setup=list(workload.setup),
             commands={case.name: workload.command(case) for case in cases},
-            rounds=workload.rounds,
+            contends=workload.contends,
             **facts,
         )
 
@@ -160,8 +160,8 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
     @property
     def turns_note(self) -> str:
         """The line about what exact mode cannot see of guests with several vCPUs; empty without any."""
-        note = turns_note(max((guest.vcpus for guest in self.guests.values() if not guest.rounds), default=1))
-        contend = any(guest.rounds and guest.vcpus > 1 for guest in self.guests.values())
+        note = turns_note(max((guest.vcpus for guest in self.guests.values() if not guest.contends), default=1))
+        contend = any(guest.contends and guest.vcpus > 1 for guest in self.guests.values())
         return "; ".join(filter(None, [note, CONTENTION_NOTE if contend else ""]))
 
     @property

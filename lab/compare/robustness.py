@@ -87,7 +87,7 @@ def judged(
 def _repricing(one: Series, case: Case, found: CaseResult, plan: Plan) -> _Repricing | None:
     """The case at other prices; None where it is open, or its cycles are not a sum that could be another."""
     instrument = one.bench.instrument
-    if instrument is None or one.bench.workload.rounds or found.failed or found.verdict == Outcome.UNKNOWN:
+    if instrument is None or one.bench.workload.contends or found.failed or found.verdict == Outcome.UNKNOWN:
         return None
     if costs.count_of(found.primary.name) is None:
         return None

@@ -185,7 +185,7 @@ class GuestRun:
         """
         bench = self.bench
         guests = architecture.of_machine(bench.machine)
-        if not bench.snapshots or bench.instrument is None or bench.workload.vcpus > 1 or bench.workload.rounds:
+        if not bench.snapshots or bench.instrument is None or bench.workload.vcpus > 1 or bench.workload.contends:
             return None
         entry = snapshot.entry(initrd.init_of(bench.packed_root), guests.pc)
         if entry is None or measures_boot(bench.packed_root, guests):

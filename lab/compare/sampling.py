@@ -379,7 +379,7 @@ def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case:
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
     # Whoever waits executes more instructions or fewer, whatever it costs.
-    counted = weighed if one.bench.workload.rounds else weigh_count(weighed, count, plan)
+    counted = weighed if one.bench.workload.contends else weigh_count(weighed, count, plan)
     return weigh_belief(counted, one, case)
 
 

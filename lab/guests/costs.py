@@ -69,6 +69,7 @@ MEETING = (
     Metric(name="wait_cycles", unit="modelled cycles/op", better="lower"),
     Metric(name="queue_cycles", unit="modelled cycles/op", better="lower"),
     Metric(name="sleep_cycles", unit="modelled cycles/op", better="lower"),
+    Metric(name="held_cycles", unit="modelled cycles/op", better="lower"),
     Metric(name="unfairness", unit="operations of the first by those of the last", better="lower"),
 )
 
@@ -127,11 +128,11 @@ TRACE = 5_000
 """Cycles that one interruption may leave in the operation that it fell into: a schedule, a few colder lines."""
 
 
-def metrics_of(measures: Measures, center: Center, basis: Basis = "cycles", *, rounds: bool = False) -> list[Metric]:
-    """The modelled metrics of a workload; the first one decides. rounds: its vCPUs contend."""
+def metrics_of(measures: Measures, center: Center, basis: Basis = "cycles", *, contends: bool = False) -> list[Metric]:
+    """The modelled metrics of a workload; the first one decides. contends: its vCPUs do."""
     primary = _CYCLES[measures, center] if basis == "cycles" else _INSTRUCTIONS[measures]
     decides = [msgspec.structs.replace(metric, primary=True) for metric in METRICS if metric.name == primary]
-    return [*decides, *(MEETING if rounds else ()), *(metric for metric in METRICS if metric.name != primary)]
+    return [*decides, *(MEETING if contends else ()), *(metric for metric in METRICS if metric.name != primary)]
 
 
 def count_of(cycles: str) -> str | None:
@@ -229,6 +230,7 @@ def _met(windows: Sequence[Window], count: float) -> dict[str, float]:
         "wait_cycles": waited / _MILLI,
         "queue_cycles": queued,
         "sleep_cycles": slept,
+        "held_cycles": max(_held(windows).values(), default=0) / _MILLI / count,
         "unfairness": max(max(window.of_vcpus) / max(1, min(window.of_vcpus)) for window in windows),
     }
 
@@ -236,6 +238,15 @@ def _met(windows: Sequence[Window], count: float) -> dict[str, float]:
 def counts(values: Mapping[str, float]) -> dict[str, float]:
     """The metrics of a case that are counted, not modelled."""
     return {name: value for name, value in values.items() if name in _PLAIN_COUNTS}
+
+
+def _held(windows: Sequence[Window]) -> dict[int, int]:
+    """The thousandths of cycles that each lock was held, by its line."""
+    held: dict[int, int] = defaultdict(int)
+    for window in windows:
+        for line in window.lines:
+            held[line.line] += line.held
+    return held
 
 
 def _sum(

@@ -73,12 +73,12 @@ _OPTIONAL = {"ccache", "linux-source-6.12"}
 
 def _contention(qemu: str) -> Finding:
     """Whether vCPUs can contend in exact mode: the version of QEMU, and the functions that it has to export."""
-    name, rounds = "contention", exact.exact_machine().rounds
+    name, needs = "contention", exact.exact_machine().contention
     try:
         found = exact.find_qemu(qemu)
     except HostFailed as error:
         return _limited(name, f"vCPUs cannot contend in exact mode: {error.message}", error.hint)
-    lacks = exact.missing_for_rounds(found, rounds) if rounds else []
+    lacks = exact.missing_for_contention(found, needs) if needs else []
     if lacks:
         text = f"vCPUs cannot contend in exact mode: {found.path} lacks {', '.join(lacks)}"
         return _limited(name, text, "name QEMU 10.0 or newer by --qemu; on Debian 12 it is in bookworm-backports")

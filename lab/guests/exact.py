@@ -59,7 +59,7 @@ _BOUNDED = {"tcg,thread=single": "tcg,thread=single,tb-size=96"}
 _FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c881b"
 
 
-class Rounds(Record, frozen=True, kw_only=True):
+class Contention(Record, frozen=True, kw_only=True):
     """Turns of vCPUs that contend. quantum: modelled cycles of a turn. symbols: the functions of QEMU that end turns.
 
     least_shift: the smallest `shift` with which such guests boot.
@@ -81,16 +81,16 @@ class ExactMachine(Record, frozen=True, kw_only=True):
     qemu_minimum: tuple[int, int]
     cmdline: list[str]
     settings: dict[str, str]
-    rounds: Rounds | None = None
+    contention: Contention | None = None
 
-    def for_rounds(self, vcpus: int) -> ExactMachine:
+    def for_contention(self, vcpus: int) -> ExactMachine:
         """The parameters of guests whose vCPUs contend: all share one clock, which is slower the more they are.
 
         `UserError` where guests of the architecture cannot contend.
         """
-        if self.rounds is None:
+        if self.contention is None:
             raise UserError("vCPUs that contend are those of x86-64 guests", hint="leave out --cpus, or @N")
-        shift = max(self.rounds.least_shift, self.shift - (vcpus - 1).bit_length())
+        shift = max(self.contention.least_shift, self.shift - (vcpus - 1).bit_length())
         return msgspec.structs.replace(self, shift=shift)
 
     @property
@@ -274,15 +274,15 @@ def sandbox(qemu: str) -> tuple[str, ...]:
     return options
 
 
-def missing_for_rounds(qemu: Qemu, rounds: Rounds) -> list[str]:
+def missing_for_contention(qemu: Qemu, needs: Contention) -> list[str]:
     """What a QEMU lacks to have vCPUs contend: its version, and functions that it does not export."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection
 
     lacks = []
-    if qemu.numbers < rounds.qemu_minimum:
-        lacks.append("version {}.{} or newer".format(*rounds.qemu_minimum))
+    if qemu.numbers < needs.qemu_minimum:
+        lacks.append("version {}.{} or newer".format(*needs.qemu_minimum))
     try:
         with Path(qemu.path).open("rb") as file:
             section = ELFFile(file).get_section_by_name(".dynsym")
@@ -290,12 +290,12 @@ def missing_for_rounds(qemu: Qemu, rounds: Rounds) -> list[str]:
             there = {symbol.name for symbol in found if symbol["st_shndx"] != "SHN_UNDEF"}
     except (ELFError, OSError):
         there = set()
-    return [*lacks, *(name for name in rounds.symbols if name not in there)]
+    return [*lacks, *(name for name in needs.symbols if name not in there)]
 
 
-def require_rounds(qemu: Qemu, parameters: ExactMachine) -> None:
+def require_contention(qemu: Qemu, parameters: ExactMachine) -> None:
     """Refuse a QEMU whose vCPUs cannot contend; `HostFailed` names what it lacks."""
-    if parameters.rounds and (lacks := missing_for_rounds(qemu, parameters.rounds)):
+    if parameters.contention and (lacks := missing_for_contention(qemu, parameters.contention)):
         raise HostFailed(
             f"vCPUs that contend need more of QEMU than {qemu.path} has: {', '.join(lacks)}",
             hint="name another one with --qemu; Debian 12 has QEMU 10.0 in bookworm-backports (docs/contention.md)",

@@ -124,6 +124,7 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line that moved between vCPUs in operations of a window: its physical address, and one that it was reached by.
 
+    held, holds: of a lock, thousandths of cycles that it was held in all, and how often.
     cache, size, slab: of a slab's object, the name of its cache, its bytes, and where the slab begins.
     readers, writers: vCPUs, one bit each. queued, waited: thousandths of cycles until it had arrived, and until a loop
     that looked at it went on.
@@ -138,6 +139,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     queued: _Count
     waited: _Count
     uses: list[Use]
+    held: _Count = 0
+    holds: _Count = 0
     cache: str = ""
     size: _Count = 0
     slab: _Address = 0
@@ -146,7 +149,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
     """One measurement: everything that was executed, and by whom.
 
-    With several vCPUs all of it counts as the program's, but in rounds only what was done in its operations. Counters
+    With several vCPUs all counts as the program's; of those that contend, what was done in its operations. Counters
     that are not part of the model are missing, not zero.
     """
 
@@ -168,8 +171,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     operations: list[Operation]
     kinds: list[tuple[Events, Events]] = []  # the events of operations, in user and kernel mode
     blocks: list[Block] = []  # the program's profile, from a line of its own
-    of_vcpus: list[_Count] = []  # in rounds: the operations of each vCPU
-    lines: list[Line] = []  # in rounds: from a line of its own, those that moved most first
+    of_vcpus: list[_Count] = []  # of those that contend: the operations of each vCPU
+    lines: list[Line] = []  # of those that contend: from a line of its own, those that moved most first
     cpus: list[_Address] = []  # what the addresses of a variable of each CPU are beyond its symbol's
 
     @property
@@ -369,7 +372,7 @@ class Instrument:
     brackets: Brackets | None = None
     quantum: int = 0
 
-    def in_rounds(self, quantum: int) -> Self:
+    def contending(self, quantum: int) -> Self:
         """The instrument of guests whose vCPUs contend; `UserError` where the machine has no costs for that."""
         if self.machine.coherence is None:
             raise UserError(
@@ -390,10 +393,10 @@ class Instrument:
         if self.model is Model.COUNT:
             return f"{self.model} {version}"
         name = f"{self.model} {self.machine.name} {self.machine.key[:8]} {version}"
-        return f"{name}, {' '.join(self._rounds)}" if self.quantum else name
+        return f"{name}, {' '.join(self._contention)}" if self.quantum else name
 
     @property
-    def _rounds(self) -> list[str]:
+    def _contention(self) -> list[str]:
         """What the plugin is told of turns and lines."""
         coherence = self.machine.coherence
         if not self.quantum or coherence is None:
@@ -403,7 +406,7 @@ class Instrument:
     def arguments(self, root: Path, out: Path, guests: Architecture) -> list[str]:
         """QEMU's options. root: the guest's archive, uncompressed."""
         brackets = self.brackets or _brackets(root, guests)
-        words = [argument(self.library, self.machine, model=self.model, brackets=brackets, out=out), *self._rounds]
+        words = [argument(self.library, self.machine, model=self.model, brackets=brackets, out=out), *self._contention]
         if self.quantum and guests.mark.numbered(Marks.OPERATION_BEGIN) in root.read_bytes():
             words.append("between=1")
         return ["-plugin", ",".join(words)]

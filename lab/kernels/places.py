@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from lab.kernels import btf, files, kallsyms
 from lab.kernels.kallsyms import ListedSymbol
+from lab.kernels.symbols import base_name
 
 _DATA = frozenset("dDbBrRvV")
 _IMAGE = 0xFFFF_FFFF_8000_0000
@@ -30,6 +34,7 @@ class Places:
     def __init__(self, symbols: list[ListedSymbol], types: btf.Types | None) -> None:
         self.types = types
         self.addresses = {symbol.name: symbol.address for symbol in symbols}
+        self._locking = list(_locking(symbols))
         self._data = sorted((s.address, s.name) for s in symbols if s.kind in _DATA and s.address >= _IMAGE)
         # Variables of one CPU lie from 0 on, or behind __per_cpu_start (6.15 and later).
         self._cpu = range(self.addresses.get("__per_cpu_start", 0), self.addresses.get("__per_cpu_end", 0))
@@ -47,7 +52,8 @@ class Places:
                 **{f"cache_{name}": self.types.offset("kmem_cache", name) for name in ("name", "size", "list")},
             }
             offsets |= found if None not in found.values() else {}
-        return [f"{name}={value}" for name, value in offsets.items() if value is not None]
+        words = [f"{name}={value}" for name, value in offsets.items() if value is not None]
+        return [*words, *(f"{part}={start}:{end}" for part, start, end in self._locking)]
 
     def of_object(self, cache_name: str, offset: int) -> str:
         """The member at an offset of an object of a slab cache."""
@@ -70,6 +76,24 @@ class Places:
         if address in _STACKS:
             return "a stack"
         return "user memory" if address < 1 << 63 else "pages"
+
+
+# The functions that take and release locks which one CPU at a time can hold.
+_TAKES = re.compile(
+    r"_raw_(spin|write)_(try)?lock(_irq|_irqsave|_bh)?|native_queued_spin_lock_slowpath|queued_write_lock_slowpath"
+    r"|(__)?mutex_(try)?lock(_slowpath|_killable_slowpath|_interruptible|_killable)?"
+    r"|down_write(_killable|_trylock)?|rwsem_down_write_slowpath"
+)
+_RELEASES = re.compile(r"_raw_(spin|write)_unlock(_irq|_irqrestore|_bh)?|mutex_unlock|up_write|downgrade_write")
+
+
+def _locking(symbols: list[ListedSymbol]) -> Iterator[tuple[str, int, int]]:
+    """What a function does with locks, and its addresses."""
+    text = sorted((s.address, base_name(s.name)) for s in symbols if s.kind in "tT" and s.address >= _IMAGE)
+    for (start, name), (end, _) in pairwise(text):
+        part = "takes" if _TAKES.fullmatch(name) else "releases" if _RELEASES.fullmatch(name) else ""
+        if part and start < end:
+            yield part, start, end
 
 
 def _near(symbols: list[tuple[int, str]], address: int) -> str:

@@ -177,7 +177,7 @@ def _cut(name: str, longest: int) -> str:
 
 # ---- lines
 
-_LINE_HEADING = ("line", "functions", "CPUs r/w", "moved/op", "false/op", "atomics/op", "cycles lost/op")
+_LINE_HEADING = ("line", "functions", "CPUs r/w", "moved/op", "false/op", "atomics/op", "cycles lost/op", "held/op")
 
 
 def _lines(lines: Sequence[MetLine], width: int) -> Text:
@@ -185,7 +185,7 @@ def _lines(lines: Sequence[MetLine], width: int) -> Text:
     rows = [_LINE_HEADING, *(_line_cells(line) for line in lines)]
     place = max(24, width // 3)
     cut = [(_cut(row[0], place), _cut(row[1], place), *row[2:]) for row in rows]
-    return Text("\n".join(columns([tuple(map(visible, row)) for row in cut], right=(3, 4, 5, 6))))
+    return Text("\n".join(columns([tuple(map(visible, row)) for row in cut], right=(3, 4, 5, 6, 7))))
 
 
 def _line_cells(line: MetLine) -> tuple[str, ...]:
@@ -199,6 +199,7 @@ def _line_cells(line: MetLine) -> tuple[str, ...]:
         _both(base.false, test.false),
         _both(base.atomics, test.atomics),
         _both(base.lost, test.lost, digits=0),
+        _both(base.held, test.held, digits=0),
     )
 
 

@@ -141,18 +141,18 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 class Workload(Program, frozen=True, kw_only=True):
     """A program in a folder. brought: files from elsewhere on this machine, by their paths in the guest.
 
-    rounds: in exact mode the vCPUs of its guests take turns by their modelled clocks, so that they contend.
+    contends: in exact mode the vCPUs of its guests take turns by their modelled clocks, so that they contend.
     """
 
     folder: Path
     brought: dict[str, Path] = msgspec.field(default_factory=dict)
-    rounds: bool = False
+    contends: bool = False
 
     def at(self, cpus: int) -> Workload:
         """The workload in guests of so many vCPUs, which take turns by modelled clocks; `NAME@CPUS` is its name."""
         if not 1 <= cpus <= CPUS_MAX:
             raise UserError(f"{self.name}@{cpus}: guests have 1 to {CPUS_MAX} vCPUs that take turns")
-        return msgspec.structs.replace(self, name=f"{self.name}@{cpus}", vcpus=cpus, rounds=True)
+        return msgspec.structs.replace(self, name=f"{self.name}@{cpus}", vcpus=cpus, contends=True)
 
     @property
     def image_files(self) -> tuple[str, ...]:

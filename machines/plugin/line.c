@@ -44,6 +44,8 @@ struct meeting {
 	struct use *unproved[VCPUS_MAX];	/* a move not known to be essential */
 	uint64_t met;			/* moves in the window, with the first */
 	uint64_t moves, essential, queued, waited;
+	uint64_t taken[VCPUS_MAX];	/* the clock, when a function that takes locks accessed it last; 0: not held */
+	uint64_t held, holds;		/* thousandths of cycles until it was released, and how often that was */
 	uint32_t readers, writers;
 	struct use *uses;
 };
@@ -185,6 +187,21 @@ static void note(struct meeting *meeting, const struct line_site *at, bool store
 		use->atomics++;
 }
 
+static void note_hold(struct meeting *meeting, const struct line_site *at, bool store)
+{
+	uint64_t *taken = &meeting->taken[running];
+
+	if (at->part == LOCK_TAKES) {
+		*taken = account->clock;
+	} else if (at->part == LOCK_RELEASES && store && *taken) {
+		if (measuring && !aside) {
+			meeting->held += account->clock - *taken;
+			meeting->holds++;
+		}
+		*taken = 0;
+	}
+}
+
 static void written(struct line *line, uint64_t bytes)
 {
 	struct meeting *meeting = line->meeting;
@@ -229,6 +246,7 @@ static void on_line(unsigned int told, qemu_plugin_meminfo_t info, uint64_t addr
 	if (meeting) {
 		meeting->address = address - where % LINE;
 		prove(meeting, at, bytes);
+		note_hold(meeting, at, store);
 		if (measuring && !aside)
 			note(meeting, at, store, bytes);
 	}
@@ -260,7 +278,7 @@ void line_watch(struct qemu_plugin_insn *insn, const struct site *site, size_t i
 		make();
 	if (!block->lines)
 		block->lines = memory_get(block->length, sizeof(*block->lines));
-	block->lines[index] = (struct line_site){ site, pc, atomic };
+	block->lines[index] = (struct line_site){ site, pc, atomic, hold_part(pc) };
 	qemu_plugin_register_vcpu_mem_cb(insn, on_line, QEMU_NO_REGISTERS, QEMU_ALL, &block->lines[index]);
 }
 
@@ -272,6 +290,7 @@ void lines_begin(void)
 		memset(meeting->unproved, 0, sizeof(meeting->unproved));
 		meeting->met = meeting->moves = meeting->essential = meeting->queued = meeting->waited = 0;
 		meeting->readers = meeting->writers = 0;
+		meeting->held = meeting->holds = 0;
 		meeting->uses = NULL;
 	}
 	nr_uses = 0;
@@ -313,8 +332,10 @@ void lines_put(FILE *file)
 
 		fprintf(file, "%s{\"line\":%" PRIu64 ",\"address\":%" PRIu64 ",\"readers\":%u,\"writers\":%u"
 			",\"moves\":%" PRIu64 ",\"essential\":%" PRIu64 ",\"queued\":%" PRIu64 ",\"waited\":%" PRIu64
+			",\"held\":%" PRIu64 ",\"holds\":%" PRIu64
 			"", i ? "," : "", meeting->number << LINE_SHIFT, meeting->address, meeting->readers,
-			meeting->writers, meeting->moves, meeting->essential, meeting->queued, meeting->waited);
+			meeting->writers, meeting->moves, meeting->essential, meeting->queued, meeting->waited,
+			meeting->held, meeting->holds);
 		if (i < NAMED)
 			place_put_slab(file, meeting->number << LINE_SHIFT);
 		fputs(",\"uses\":[", file);

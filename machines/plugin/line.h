@@ -10,6 +10,7 @@
 #define LAB_LINE_H
 
 #include "block.h"
+#include "hold.h"
 #include "qemu.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ struct line_site {
 	const struct site *site;
 	uint64_t pc;
 	bool atomic;
+	enum lock_part part;
 };
 
 /* At translation. */

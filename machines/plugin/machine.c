@@ -2,6 +2,7 @@
 /* Reading the machine from the plugin's arguments: NAME=VALUE, numbers only. */
 #include "machine.h"
 #include "cache.h"
+#include "hold.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -160,6 +161,8 @@ static bool read_argument(const char *name, const char *value)
 		machine.out = value;
 		return *value;
 	}
+	if (!strcmp(name, "takes") || !strcmp(name, "releases"))
+		return hold_add(*name == 't' ? LOCK_TAKES : LOCK_RELEASES, value);
 	if (!strcmp(name, "overlap"))
 		return read_number(value, &end, 64, &machine.costs.overlap) && !*end && machine.costs.overlap;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {

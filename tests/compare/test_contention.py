@@ -72,7 +72,7 @@ def test_what_rests_on_the_price_is_unknown_and_says_why() -> None:
 def test_results_say_what_is_not_modelled_of_vcpus_that_contend() -> None:
     document = fake.result(case(4, 1000, 2000))
     around = document.environment
-    guests = {name: msgspec.structs.replace(shape, vcpus=4, rounds=True) for name, shape in around.guests.items()}
+    guests = {name: msgspec.structs.replace(shape, vcpus=4, contends=True) for name, shape in around.guests.items()}
     assert msgspec.structs.replace(around, guests=guests).turns_note == CONTENTION_NOTE
     plain = {name: msgspec.structs.replace(shape, vcpus=4) for name, shape in around.guests.items()}
     assert "take turns" in msgspec.structs.replace(around, guests=plain).turns_note

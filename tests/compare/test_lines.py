@@ -24,7 +24,8 @@ def use(at: int, offset: int, *, loads: int = 0, stores: int = 0) -> Use:
 def line(*uses: Use, essential: int, **more: object) -> Line:
     values = {
         "line": SLAB + 48 * 4, "address": 0xFFFF888004000000, "readers": 3, "writers": 1, "essential": essential,
-        "moves": sum(one.loads + one.stores for one in uses), "queued": 4000, "waited": 0, "uses": list(uses), **more,
+        "moves": sum(one.loads + one.stores for one in uses), "queued": 4000, "waited": 0, "held": 9000, "holds": 3,
+        "uses": list(uses), **more,
     }  # fmt: skip
     return msgspec.convert(values, Line)
 
@@ -45,7 +46,13 @@ def test_places_by_name_with_what_happened_per_operation() -> None:
     (found,) = met(profile(object_line), profile())
     assert found.place == "file.f_count.counter, f_path.dentry"
     assert found.functions == ["fput", "fdget"]
-    assert (found.base.moved, found.base.false, found.base.atomics, found.base.lost) == (3.0, 2.0, 2.0, 0.4)
+    assert (found.base.moved, found.base.false, found.base.atomics, found.base.lost, found.base.held) == (
+        3.0,
+        2.0,
+        2.0,
+        0.4,
+        0.9,
+    )
     assert (found.base.readers, found.base.writers) == (2, 1)
     assert found.test.moved == 0
 

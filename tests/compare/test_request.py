@@ -73,7 +73,7 @@ def test_robust_needs_verdicts_that_rest_on_costs(more: dict[str, object]) -> No
 
 def test_cpus_of_exact_mode_are_those_of_the_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(**more: object) -> tuple[str, ...]:
-        return request._in_rounds(asked(workload=("contention:fstat",), **more)).workload
+        return request._contending(asked(workload=("contention:fstat",), **more)).workload
 
     assert of(mode="exact", cpus=4) == ("contention@4:fstat",)
     assert of(mode="exact", cpus=(1, 8)) == ("contention@1:fstat", "contention@8:fstat")

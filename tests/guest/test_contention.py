@@ -20,8 +20,8 @@ QEMU = os.environ.get("LAB_TEST_QEMU", shutil.which(exact.QEMU) or "")
 
 
 def _can_contend() -> bool:
-    rounds = exact.exact_machine().rounds
-    return bool(QEMU) and rounds is not None and not exact.missing_for_rounds(exact.find_qemu(QEMU), rounds)
+    needs = exact.exact_machine().contention
+    return bool(QEMU) and needs is not None and not exact.missing_for_contention(exact.find_qemu(QEMU), needs)
 
 
 pytestmark = [

@@ -142,5 +142,5 @@ def test_a_qemu_that_cannot_end_turns_limits_contention(monkeypatch: pytest.Monk
     monkeypatch.setattr(exact, "find_qemu", lambda _: old)
     found = doctor._contention("qemu")
     assert found.state == "limited" and "version 10.0 or newer, qemu_get_cpu" in found.text
-    monkeypatch.setattr(exact, "missing_for_rounds", lambda *_: [])
+    monkeypatch.setattr(exact, "missing_for_contention", lambda *_: [])
     assert doctor._contention("qemu").state == "ok"

@@ -220,23 +220,23 @@ def test_a_qemu_without_filters_runs_as_it_is(tmp_path: Path) -> None:
 
 def test_guests_whose_vcpus_contend_share_a_slower_clock_and_see_no_hypervisor() -> None:
     parameters = exact.exact_machine()
-    assert [parameters.for_rounds(vcpus).shift for vcpus in (1, 2, 4, 8)] == [4, 3, 2, 2]
+    assert [parameters.for_contention(vcpus).shift for vcpus in (1, 2, 4, 8)] == [4, 3, 2, 2]
     instrument = Instrument(library=Path("libcost.so"), machine=hardware.load(), model=Model.TLB)
     assert "hypervisor" not in guest(instrument=instrument).cpu
-    assert guest(instrument=instrument.in_rounds(50)).cpu.endswith(",-hypervisor")
+    assert guest(instrument=instrument.contending(50)).cpu.endswith(",-hypervisor")
     with pytest.raises(UserError, match="x86-64"):
-        exact.exact_machine("arm64").for_rounds(2)
+        exact.exact_machine("arm64").for_contention(2)
 
 
 def test_a_qemu_that_cannot_end_turns_is_named_with_what_it_lacks(tmp_path: Path) -> None:
-    rounds = exact.exact_machine().rounds
-    assert rounds is not None
+    needs = exact.exact_machine().contention
+    assert needs is not None
     old = Qemu(path="/bin/true", version="7.2.22", numbers=(7, 2))
-    assert exact.missing_for_rounds(old, rounds) == ["version 10.0 or newer", *rounds.symbols]
+    assert exact.missing_for_contention(old, needs) == ["version 10.0 or newer", *needs.symbols]
     with pytest.raises(HostFailed, match=r"version 10\.0 or newer, qemu_get_cpu, cpu_exit"):
-        exact.require_rounds(old, exact.exact_machine())
+        exact.require_contention(old, exact.exact_machine())
     source = tmp_path / "exports.c"
-    source.write_text("".join(f"int {name};" for name in rounds.symbols))
+    source.write_text("".join(f"int {name};" for name in needs.symbols))
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "exports.so", source], check=True)
     new = Qemu(path=str(tmp_path / "exports.so"), version="10.0.2", numbers=(10, 0))
-    assert exact.missing_for_rounds(new, rounds) == []
+    assert exact.missing_for_contention(new, needs) == []

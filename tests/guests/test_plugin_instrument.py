@@ -89,7 +89,7 @@ def test_no_model_is_no_instrument() -> None:
 
 
 def test_vcpus_that_contend_are_another_model(instrument: Instrument, tmp_path: Path) -> None:
-    contending = instrument.in_rounds(50)
+    contending = instrument.contending(50)
     assert contending.identity.startswith(instrument.identity) and contending.identity != instrument.identity
     guests = architecture.load()
     (tmp_path / "root.cpio").write_bytes(b"ELF")
@@ -99,9 +99,9 @@ def test_vcpus_that_contend_are_another_model(instrument: Instrument, tmp_path: 
     _, words = contending.arguments(tmp_path / "root.cpio", tmp_path / "costs.jsonl", guests)
     assert words.endswith("between=1")
     with pytest.raises(UserError, match="counts no cycles"):
-        replace(instrument, model=Model.COUNT).in_rounds(50)
+        replace(instrument, model=Model.COUNT).contending(50)
     with pytest.raises(UserError, match="nothing of several CPUs"):
-        replace(instrument, machine=msgspec.structs.replace(instrument.machine, coherence=None)).in_rounds(50)
+        replace(instrument, machine=msgspec.structs.replace(instrument.machine, coherence=None)).contending(50)
 
 
 def test_the_price_of_a_move_leaves_the_key_of_a_machine() -> None:

@@ -86,3 +86,19 @@ def test_a_kernel_without_types_has_names_of_variables_only() -> None:
     found = places.Places(SYMBOLS, None)
     assert found.of_object("filp", 16) == "filp+0x10"
     assert found.arguments() == [f"percpu={0xFFFFFFFF82000300}"]
+
+
+def test_functions_of_locks_are_known_by_their_names() -> None:
+    text = [
+        (0, "_raw_spin_lock"),
+        (64, "up_write"),
+        (128, "mutex_lock.constprop.0"),
+        (192, "mutex_is_locked"),
+        (256, "x"),
+    ]
+    symbols = [ListedSymbol(0xFFFFFFFF81000000 + at, "t", name) for at, name in text]
+    words = places.Places(symbols, None).arguments()
+    start = 0xFFFFFFFF81000000
+    assert words == [
+        f"takes={start}:{start + 64}", f"releases={start + 64}:{start + 128}", f"takes={start + 128}:{start + 192}",
+    ]  # fmt: skip

@@ -225,7 +225,7 @@ def test_a_name_that_no_workload_can_have_is_refused(
 
 def test_a_workload_with_a_number_of_vcpus_is_one_of_its_own() -> None:
     workload, cases = selection.select("contention@4:fstat,getppid")
-    assert (workload.name, workload.vcpus, workload.rounds) == ("contention@4", 4, True)
+    assert (workload.name, workload.vcpus, workload.contends) == ("contention@4", 4, True)
     assert [case.name for case in cases] == ["fstat", "getppid"]
     assert selection.canonical("contention@4:fstat") == "contention@4:fstat"
     assert selection.only(["contention@1", "contention@4"], "contention@4", "dup") == "contention@4:dup"
@@ -233,7 +233,7 @@ def test_a_workload_with_a_number_of_vcpus_is_one_of_its_own() -> None:
         "contention@1", "contention@4",
     ]  # fmt: skip
     plain = selection.load("contention")
-    assert not plain.rounds and plain.vcpus == 1
+    assert not plain.contends and plain.vcpus == 1
 
 
 def test_a_selection_on_several_numbers_of_vcpus() -> None:

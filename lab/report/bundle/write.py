@@ -196,7 +196,7 @@ def _cases(part: _Part) -> list[spec.Case]:
 
 def _boot(part: _Part) -> Boot:
     workload, instrument = part.bench.workload, part.bench.instrument
-    if workload.rounds:
+    if workload.contends:
         raise UserError(
             f"{workload.name}: a bundle cannot repeat guests whose vCPUs contend",
             hint="bundle a result of one vCPU, or repeat it with `lab replay`",
