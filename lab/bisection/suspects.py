@@ -17,7 +17,7 @@ from lab.bisection.hunks import Difference, hunk_at
 _QUOTED = re.compile(r"[\u2018'`]([^\u2018\u2019'`]+)[\u2019']")
 _MISSING = re.compile(
     r"undeclared|no member named|implicit declaration|unknown type name|undefined reference|incomplete type|"
-    r"storage size|not defined|redefinition of|No such file"
+    r"storage size|not defined|No such file"
 )
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?error:")
@@ -110,22 +110,24 @@ def _words(difference: Difference, numbers: Collection[int], side: str) -> set[s
 class Complaint(NamedTuple):
     """What a failed build names. targets: files that should be made.
 
-    places: files and lines; of errors that miss nothing, if there are such. names: identifiers. missing: those that are
-    not there, or twice, and not only of another type.
+    places: files and lines; of errors that miss nothing, if there are such.
+    names: identifiers. missing, twice: those that are not there, or there twice, and not only of another type.
     """
 
     places: list[tuple[str, int]]
     names: list[str]
     missing: list[str]
+    twice: list[str]
     targets: list[str]
 
 
 def complaint(errors: Sequence[str]) -> Complaint:
     """The names in the errors of compilers, linkers and make."""
     missing = [line for line in errors if _MISSING.search(line)]
-    others = [line for line in errors if line not in missing]
-    places = [(match[1], int(match[2])) for match in _PLACE.finditer("\n".join(others or missing))]
-    return Complaint(places, _names(errors), _names(missing), _TARGET.findall("\n".join(errors)))
+    twice = [line for line in errors if "redefinition of" in line]
+    others = [line for line in errors if line not in (*missing, *twice)]
+    places = [(match[1], int(match[2])) for match in _PLACE.finditer("\n".join(others or errors))]
+    return Complaint(places, _names(errors), _names(missing), _names(twice), _TARGET.findall("\n".join(errors)))
 
 
 def _names(errors: Sequence[str]) -> list[str]:
@@ -135,11 +137,13 @@ def _names(errors: Sequence[str]) -> list[str]:
 
 
 def additions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
-    """The hunks to take, too: those that have a name which a failed build misses."""
+    """The hunks to take, too: those that bring a name which a failed build misses, or remove one that it has twice."""
     found: list[int] = []
-    for name in said.missing:
-        more = [n for n, words in enumerate(difference.words) if name in words and n not in taken]
-        found += more if len(more) <= _RARE else []
+    for names, side in ((said.missing, "-"), (said.twice, "+")):
+        for name in names:
+            mention = [n for n, words in enumerate(difference.words) if name in words and n not in taken]
+            more = [n for n in mention if name in _words(difference, [n], side)]
+            found += more if len(more) <= _RARE else []
     for target in said.targets:
         folder = PurePosixPath(target).parent
         found += [
