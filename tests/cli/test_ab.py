@@ -67,7 +67,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch, *words: str) -> ComparisonRequest:
 
     monkeypatch.setattr(ab, "plan_of", stop)
     with pytest.raises(_Asked) as asked:
-        ab.ab.main(list(words), standalone_mode=False)
+        main.lab.main(["ab", *words], standalone_mode=False)
     request: ComparisonRequest = asked.value.args[0]
     return request
 

@@ -11,7 +11,8 @@
 
 static struct vcpu both[2];
 struct vcpu *vcpus = both;
-unsigned int nr_vcpus = 2;
+unsigned int nr_vcpus = 2, running;
+bool rounds;
 
 static void decode(uint32_t word)
 {

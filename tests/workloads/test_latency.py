@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.core.paths import room
+from lab.core.paths import data_folder
 from lab.workloads import selection
 
 from .test_alloc_burst import build
 
-FOLDER = room("workloads") / "latency"
+FOLDER = data_folder("workloads") / "latency"
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
