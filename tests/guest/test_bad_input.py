@@ -42,7 +42,7 @@ def test_a_guest_that_hangs_is_stopped_and_named(lab: Lab) -> None:
 
 
 def _workload(folder: Path, memory_mb: int, argv: list[str]) -> str:
-    """A workload of a user's own that runs the shipped program in another way."""
+    """A workload of a user's own that runs a shipped program in another way."""
     folder.mkdir()
     (folder / "workload.toml").write_text(
         f"""
@@ -51,8 +51,8 @@ name = "mine"
 story = "the shipped program, asked for too much"
 memory_mb = {memory_mb}
 vcpus = 1
-program = "/usr/bin/alloc-burst"
-argv = {json.dumps(argv)}
+program = "/usr/bin/{argv[0]}"
+argv = {json.dumps(argv[1:])}
 [[metric]]
 name = "throughput"
 unit = "op/s"
@@ -68,10 +68,10 @@ name = "only"
 
 def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(lab: Lab, open_folder: Path) -> None:
     arms = ("ab", "--base", NEW, "--test", NEW, "--seeds", "1")
-    broken = _workload(open_folder / "broken", 640, ["--case", "sideways-3m"])
+    broken = _workload(open_folder / "broken", 640, ["alloc-burst", "--case", "sideways-3m"])
     line = lab.refused(4, *arms, "-w", broken)
     assert "exited with status" in line
-    greedy = _workload(open_folder / "greedy", 320, ["--case", "layout-4096k", "--total", "600m"])
+    greedy = _workload(open_folder / "greedy", 320, ["large-alloc", "--case", "zero-600m-fresh"])
     line = lab.refused(4, *arms, "-w", greedy)
     assert "memory" in line
 
