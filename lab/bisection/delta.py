@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Outcome(Enum):
-    """What a part does: what the whole does, not that, or nothing that is known."""
+    """The outcome of a test: the part carries the effect of the whole, lacks it, or the test could not decide."""
 
     CARRIES = "carries"
     LACKS = "lacks"

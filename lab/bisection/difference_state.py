@@ -101,7 +101,7 @@ class DifferenceState(ExactState):
         return f"like {old}" if abs(share - 1) <= self.tolerance else "like neither end"
 
     def describe(self, commit: str) -> str:
-        """What a mix takes back of the change."""
+        """Say how much of the change a mix takes back."""
         reading = self.mixes[commit]
         share = self.share(reading)
         return f"not decided: {reading.why}" if share is None else f"takes {100 * share:.1f} % of the change back"

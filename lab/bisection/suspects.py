@@ -1,4 +1,4 @@
-"""Which hunks to suspect first, and which to add or leave out where a kernel does not build. Pure.
+"""Suspects: the order of the hunks, and those to add or leave out if a kernel does not build. Pure.
 
 The first suspects are the files of the functions whose cost changed. Hunks that share a name with them follow, such as
 those of a header, then the files beside them.
@@ -108,7 +108,7 @@ def _words(difference: Difference, numbers: Collection[int], side: str) -> set[s
 
 
 class Complaint(NamedTuple):
-    """What a failed build names. targets: files that should be made.
+    """Places and names in the errors of a failed build. targets: files that should be made.
 
     places: files and lines; of errors that miss nothing, if there are such.
     names: identifiers. missing, twice: those that are not there, or there twice, and not only of another type.

@@ -20,7 +20,7 @@ LEAST = 0.02
 
 
 class Moves(Record, frozen=True, kw_only=True):
-    """What happened at a place, per operation. lost: cycles until a line had arrived or a loop went on.
+    """Moves of cache lines at a place, per operation. lost: cycles until a line had arrived or a loop went on.
 
     held: cycles that a lock there was held.
     """
@@ -114,7 +114,7 @@ def _functions(line: Line, profile: ArmProfile) -> Iterator[tuple[str, int]]:
 
 
 def _place(line: Line, cpus: Sequence[int], profile: ArmProfile) -> str:
-    """What lies in a line, where its vCPUs accessed it; empty for pages without a name."""
+    """Name the objects in a line that its vCPUs accessed; empty for pages without a name."""
     if profile.places is None:
         return ""
     names: list[str] = []

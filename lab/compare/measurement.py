@@ -44,7 +44,7 @@ class Root(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a plan measures, looked up once, before any work.
+    """A plan with all that is looked up once, before any work: cases, architecture, QEMU.
 
     folder: for the records of the guests.
     selected: every workload with its cases.

@@ -213,7 +213,7 @@ def guest_times(
 
 
 def _met(windows: Sequence[Window], count: float) -> dict[str, float]:
-    """What vCPUs that contend did to each other, per operation."""
+    """Values of the metrics of contention, by name."""
     own = [window.in_program for window in windows]
     moved, essential, atomics, waited = (
         sum(mode[name] for spent in own for mode in (spent.user, spent.kernel)) / count

@@ -72,7 +72,7 @@ _OPTIONAL = {"ccache", "linux-source-6.12"}
 
 
 def _contention(qemu: str) -> Finding:
-    """Whether vCPUs can contend in exact mode: the version of QEMU, and the functions that it has to export."""
+    """Tell if vCPUs can contend in exact mode, by the version of QEMU, and the functions that it has to export."""
     name, needs = "contention", exact.exact_machine().contention
     try:
         found = exact.find_qemu(qemu)

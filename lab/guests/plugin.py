@@ -397,7 +397,7 @@ class Instrument:
 
     @property
     def _contention(self) -> list[str]:
-        """What the plugin is told of turns and lines."""
+        """Arguments of the plugin for turns and lines."""
         coherence = self.machine.coherence
         if not self.quantum or coherence is None:
             return []

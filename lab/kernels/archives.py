@@ -41,7 +41,7 @@ class PackageSource(Protocol):
         """The name of the package in a spec that names one."""
 
     def beginnings(self) -> Sequence[str]:
-        """What a spec can go on with behind the word, for completion."""
+        """The strings that may follow the word in a spec, for completion."""
 
     def refresh(self, progress: Progress) -> None:
         """Fetch the lists of packages now."""

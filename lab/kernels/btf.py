@@ -53,7 +53,7 @@ class Types:
         return name in self._named
 
     def offset(self, name: str, member: str) -> int | None:
-        """Where a member of a struct begins, also one of an unnamed struct or union in it; None if it is not there."""
+        """The offset of a member of a struct, or of an unnamed struct or union in it; None if it has no such member."""
         return self._offset(self._named[name], member) if name in self._named else None
 
     def path(self, name: str, offset: int) -> str:

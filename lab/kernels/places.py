@@ -42,7 +42,7 @@ class Places:
         self._percpu = sorted((s.address, s.name) for s in symbols if s.address in self._cpu and s.name not in aside)
 
     def arguments(self) -> list[str]:
-        """What the cost plugin has to know to find the slab cache of an object, and the variables of each CPU."""
+        """Arguments of the cost plugin, to find the slab cache of an object and the variables of each CPU."""
         offsets = {"percpu": self.addresses.get("__per_cpu_offset")}
         if self.types is not None and "slab_caches" in self.addresses:
             slab = "slab" if "slab" in self.types else "page"
@@ -88,7 +88,7 @@ _RELEASES = re.compile(r"_raw_(spin|write)_unlock(_irq|_irqrestore|_bh)?|mutex_u
 
 
 def _locking(symbols: list[ListedSymbol]) -> Iterator[tuple[str, int, int]]:
-    """What a function does with locks, and its addresses."""
+    """Yield each function that takes or releases locks: `takes` or `releases`, its first address, the next after it."""
     text = sorted((s.address, base_name(s.name)) for s in symbols if s.kind in "tT" and s.address >= _IMAGE)
     for (start, name), (end, _) in pairwise(text):
         part = "takes" if _TAKES.fullmatch(name) else "releases" if _RELEASES.fullmatch(name) else ""
