@@ -1,17 +1,9 @@
 BEGIN TRANSACTION;
-CREATE TABLE acks (
-	host TEXT NOT NULL,
-	event TEXT NOT NULL,
-	note TEXT NOT NULL,
-	at TEXT NOT NULL,
-	PRIMARY KEY (host, event)
-);
-INSERT INTO "acks" VALUES('gone','plan.1.1','the price of a fix','2026-11-02T10:00:00+00:00');
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0002');
+INSERT INTO "alembic_version" VALUES('0003');
 CREATE TABLE comparisons (
 	result INTEGER NOT NULL,
 	series INTEGER NOT NULL,
@@ -26,15 +18,6 @@ CREATE TABLE comparisons (
 	FOREIGN KEY(series) REFERENCES series ("key")
 );
 INSERT INTO "comparisons" VALUES(1,1,'test',1.0,0.99,1.01,'same',0);
-CREATE TABLE nights (
-	origin TEXT NOT NULL,
-	"plan" TEXT NOT NULL,
-	number INTEGER NOT NULL,
-	stamp TEXT NOT NULL,
-	document TEXT NOT NULL,
-	PRIMARY KEY (origin, "plan", number)
-);
-INSERT INTO "nights" VALUES('gone','plan',1,'1:2','{}');
 CREATE TABLE points (
 	"key" INTEGER NOT NULL,
 	series INTEGER NOT NULL,
@@ -58,7 +41,6 @@ CREATE TABLE points (
 INSERT INTO "points" VALUES(1,1,1,'test','0000000000000000000000000000000000000001','6.2.0','mm: change',1,'2026-11-01T09:00:00+00:00',3,101.0,NULL,100.0,102.0);
 CREATE TABLE results (
 	"key" INTEGER NOT NULL,
-	origin TEXT NOT NULL,
 	id TEXT NOT NULL,
 	kind TEXT NOT NULL,
 	started TEXT NOT NULL,
@@ -72,9 +54,9 @@ CREATE TABLE results (
 	night INTEGER NOT NULL,
 	stamp TEXT NOT NULL,
 	PRIMARY KEY ("key"),
-	CONSTRAINT results_by_id UNIQUE (origin, id)
+	UNIQUE (id)
 );
-INSERT INTO "results" VALUES(1,'here','20261101-090000-aaaa','ab','2026-11-01T09:00:00+00:00','exact','v6.1','v6.2','same','no case changed','f00d','plan',1,'1:2');
+INSERT INTO "results" VALUES(1,'20261101-090000-aaaa','ab','2026-11-01T09:00:00+00:00','exact','v6.1','v6.2','same','no case changed','f00d','plan',1,'1:2');
 CREATE TABLE samples (
 	point INTEGER NOT NULL,
 	number INTEGER NOT NULL,
