@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# make ab      two kernels that differ by one commit: built, booted, measured, judged
+# make ab      two packaged kernels: booted, measured, judged, explained; then two that differ by one commit
 # make stories every story in exact mode: its effect and its control, beside what each must show
 # make nights  ten nights of real kernels with a regression and its fix: one alarm, the right commit, one fixed
 # make docs    the documentation as a site and as man pages
@@ -10,8 +10,8 @@
 #
 # All of them set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
-BASE ?= efa7df3e3bb5^
-TEST ?= efa7df3e3bb5
+BASE ?=
+TEST ?=
 ARGS ?=
 
 PYTHON ?= /usr/bin/python3
@@ -21,16 +21,17 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-all test-packages ci setup lint quick unit store smoke golden fuzz browser browser-smoke chromium pictures recording database docs man wheel container vagrant kvm stories agreement nights kills bench bench-search bench-verdict scatter truth schema clean clean-store
+.PHONY: ab test test-all test-packages ci setup lint quick unit store smoke golden fuzz browser browser-smoke chromium pictures recording docs man wheel container vagrant kvm stories agreement nights bench bench-hunks bench-search bench-verdict scatter contention truth schema clean clean-store
 
 ab: setup
-	@$(BIN)/lab ab --base '$(BASE)' --test '$(TEST)' $(ARGS)
+	@$(BIN)/lab $(if $(BASE)$(TEST)$(ARGS),ab '$(or $(BASE),efa7df3e3bb5^)' '$(or $(TEST),efa7df3e3bb5)' $(ARGS),demo)
 
 # Debian's packages for the tests. Each target below installs its own where it runs alone.
 INSTALL := $(SUDO) sh -c 'apt-get update -q && apt-get install -q -y --no-install-recommends "$$@"' install
 
 test-packages: $(VENV)/tools
-	@{ command -v chromium && command -v man && command -v mandoc; } >/dev/null || $(INSTALL) chromium man-db mandoc
+	@{ command -v chromium && command -v man && command -v mandoc && command -v rpmbuild; } >/dev/null \
+		|| $(INSTALL) chromium man-db mandoc rpm
 
 # tests/suite.toml is the table of what runs. Kernels, images, trees and downloads are kept in a store beside it:
 # LAB_TEST_STORE, /var/tmp/lab-test-store without it.
@@ -65,7 +66,7 @@ $(VENV)/tools: $(VENV)/ready requirements-tools.txt
 
 # The host side: an Ansible role, the only part that needs root. Run again when the role changed.
 $(VENV)/host-ready: $(VENV)/ready ansible/playbooks/host_ready.yml $(wildcard ansible/roles/host_ready/*/*.yml)
-	ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_LOCALHOST_WARNING=false \
+	LC_ALL=C.UTF-8 ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_LOCALHOST_WARNING=false \
 		$(BIN)/ansible-playbook -i localhost, $(ASK) ansible/playbooks/host_ready.yml
 	@touch $@
 
@@ -78,7 +79,7 @@ lint: $(VENV)/tools
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/tools
-	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not database and not kvm'
+	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not kvm'
 
 # An hour of what `make unit` does for ten seconds: damaged stores, bundles, kernels and plans, and whatever is typed or
 # printed. It ends with a table of inputs and findings. LAB_FUZZ_SEED= chooses another hour.
@@ -88,11 +89,6 @@ fuzz: $(VENV)/tools
 # Lint and the unit tests of what changed, in less than a minute: see tests/scenarios/quick.py.
 quick: $(VENV)/tools
 	@$(BIN)/python -m tests.scenarios.quick $(ARGS)
-
-# The history in PostgreSQL: a server of the tests' own, from Debian's package.
-database: $(VENV)/tools
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(INSTALL) postgresql
-	LAB_REQUIRE_POSTGRESQL=1 $(BIN)/pytest -q -m database tests/history
 
 # Pages in a real browser: Debian's, which nothing else needs.
 browser: chromium
@@ -167,10 +163,6 @@ stories: setup
 agreement: setup
 	$(BIN)/python -m tests.scenarios.agreement $(ARGS)
 
-# Kills -9 of every long command, at instants of its whole course: the same answer, nothing left running, no litter.
-kills: setup
-	$(BIN)/python -m tests.scenarios.kills $(ARGS)
-
 # Goes on where it was stopped; from the beginning without build/nights.
 nights: setup
 	$(BIN)/python -m tests.scenarios.nights $(ARGS)
@@ -182,6 +174,10 @@ bench: setup
 bench-search: $(VENV)/ready
 	$(BIN)/python -m tests.scenarios.bench_search $(ARGS)
 
+# How often a search among hunks names those that were planted. Goes on where it was stopped.
+bench-hunks: setup
+	$(BIN)/python -m tests.scenarios.bench_hunks $(ARGS)
+
 # The model beside this host: operations natively and in exact mode, with a machine file that is measured first.
 truth: setup
 	$(BIN)/python -m tests.scenarios.truth $(ARGS)
@@ -189,6 +185,10 @@ truth: setup
 # How far the numbers of one kernel differ from seed to seed.
 scatter: setup
 	$(BIN)/python -m tests.scenarios.scatter $(ARGS)
+
+# How far the changes of `contention` move with the quantum of turns and with the price of a move.
+contention: setup
+	$(BIN)/python -m tests.scenarios.contention $(ARGS)
 
 # Neither does this: how often the verdict of live mode is wrong, and what it finds.
 bench-verdict: $(VENV)/ready

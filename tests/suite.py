@@ -252,7 +252,7 @@ def shard(one: Shard, logs: Path, deadline: float | None = None) -> Ended:
     before = logs / f"{one.name}.passed"
     before.write_text(record.read_text() if record.exists() else "")
     os.environ.update(LAB_TEST_PASSED=str(before), LAB_TEST_RECORD=str(record))
-    os.environ.update(LAB_TEST_DEADLINE=str(deadline or ""), LAB_REQUIRE_BROWSER="1", LAB_REQUIRE_POSTGRESQL="1")
+    os.environ.update(LAB_TEST_DEADLINE=str(deadline or ""), LAB_REQUIRE_BROWSER="1")
     pytest = [sys.executable, "-m", "pytest", "-q", "-m", one.marks, *one.tests]
     if one.workers > 1:
         pytest += ["-n", str(one.workers), "--dist", "loadfile"]

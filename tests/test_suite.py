@@ -81,13 +81,7 @@ def test_a_test_that_goes_on_after_the_deadline_is_cut_off(
 ) -> None:
     monkeypatch.setattr(suite, "STORE", tmp_path / "store")
     monkeypatch.setattr(suite, "LAST_TEST_S", 5.0)
-    for name in (
-        "LAB_TEST_PASSED",
-        "LAB_TEST_RECORD",
-        "LAB_TEST_DEADLINE",
-        "LAB_REQUIRE_BROWSER",
-        "LAB_REQUIRE_POSTGRESQL",
-    ):
+    for name in ("LAB_TEST_PASSED", "LAB_TEST_RECORD", "LAB_TEST_DEADLINE", "LAB_REQUIRE_BROWSER"):
         monkeypatch.setenv(name, "")  # and so restored
     (tmp_path / "test_long.py").write_text("import time\ndef test_long():\n    time.sleep(600)\n")
     long = Shard(name="long", tests=(str(tmp_path),), marks="not guest", minutes=1, paths=(), workers=1)

@@ -1,4 +1,4 @@
-"""An atlas from what was measured: the stored columns of a plan, side by side, and the functions of its steps.
+"""An atlas from its measurements: the stored columns of a plan, side by side, and the functions of its steps.
 
 All of it is of one model version, that of its place. What an atlas on file has is beside it (see
 `lab.atlas.takeover`). An atlas has no profiles, so a step of a column from there that it did not have has no functions.
@@ -100,7 +100,7 @@ def _cases(place: Place) -> list[_Selected]:
 
 
 def _current(sheets: Sequence[Sheet]) -> dict[tuple[str, str], str]:
-    """The fingerprint of the guests of each workload on each kind of machine: of what was measured last."""
+    """The fingerprint of the guests of each workload on each kind of machine, by the last measurement."""
     found: dict[tuple[str, str], str] = {}
     for sheet in sorted(sheets, key=lambda sheet: sheet.measured):
         for workload in {name.partition(":")[0] for name in sheet.cells}:
@@ -189,7 +189,7 @@ def _beside(taken: TakenOver, place: Place, found: Sequence[PlannedColumn]) -> l
 
 
 def _stored(taken: TakenOver, place: Place, column: Column, text: str) -> Sheet | None:
-    """The cells of a selection: of this machine where it has them, of what is taken over, of an older guest here."""
+    """The cells of a selection: this machine's if it has them, else those taken over, else an older guest's here."""
     own, other = place.load_sheet(column, text), taken.sheets.get((column.id, text))
     is_good = own is not None and (other is None or (own.settled and own.fingerprint == other.fingerprint))
     return own if is_good else other
@@ -220,7 +220,7 @@ def _files(folder: Path) -> dict[Path, str]:
 
 
 def code_of(workload: Workload, case: str) -> str:
-    """The operation of a case and what is prepared for it, as its source has them; empty where there is no table."""
+    """The operation of a case and its preparation, as its source has them; empty if there is no table."""
     for text in _files(workload.folder).values():
         row = _row(text, case)
         if row is not None:

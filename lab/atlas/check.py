@@ -39,7 +39,7 @@ class Checked(Record, frozen=True, kw_only=True):
 
     @property
     def is_equal(self) -> bool:
-        """True where all numbers are the same to the last digit."""
+        """True if all numbers are the same to the last digit."""
         return self.stored == self.again
 
 

@@ -1,4 +1,4 @@
-"""Measuring an atlas: column by column, each cell once. What is measured stays as long as nothing that it depends on
+"""Measuring an atlas: column by column, each cell once. A measured cell stays as long as nothing that it depends on
 changes, so a new package costs one column.
 
 <data>/atlas/<plan>/<architecture>/<column>/column.json       the kernel
@@ -57,7 +57,7 @@ class KernelFacts(Record, frozen=True, kw_only=True):
 class Sheet(Record, frozen=True, kw_only=True):
     """The cells of one column that share their guests, stored in one piece.
 
-    key: of all that the numbers follow from. settled: False where the host was to blame for a hole, so that the next
+    key: of all that the numbers follow from. settled: False if the host was to blame for a hole, so that the next
     run tries again. profiles: of each case, the functions of the first seed. wall_s: of all guests, one by one.
     """
 
@@ -109,7 +109,7 @@ class Place:
         return records.find(self.facts(column), KernelFacts)
 
     def load_sheet(self, column: PlannedColumn | Column, text: str) -> Sheet | None:
-        """The stored cells of a selection; None where there are none."""
+        """The stored cells of a selection; None if there are none."""
         return records.find(self.sheet(column, text), Sheet)
 
 
@@ -173,14 +173,14 @@ def _alone(place: Place) -> Iterator[None]:
 
 
 def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Work) -> bool:
-    """Measure what a column lacks of some selections; True once it has them."""
+    """Measure the missing cells of some selections in a column; True once it has them."""
     try:
         kernel = column.spec.obtain(work, cc=place.plan.cc, needs=selection.needs_of(place.selections))
     except DiskFull:
         raise
     except LabError as error:
         known = place.load_facts(column)
-        if known is None or known.hole:  # what was measured while the archive had it stays
+        if known is None or known.hole:  # cells that were measured while the archive had it stay
             _save(place.facts(column), KernelFacts(hole=_reason(error)))
         work.progress.log(f"{column.version}: no kernel: {error.message}")
         return False
@@ -230,7 +230,7 @@ def facts_of(kernel: Kernel) -> KernelFacts:
 
 
 def _prepare(place: Place, column: PlannedColumn, text: str, arm: Arm, work: Work) -> _Guests | None:
-    """The guests of a selection; None where its cells are stored already, or the kernel lacks what all need."""
+    """The guests of a selection; None if its cells are stored already, or the kernel lacks what all need."""
     stored = place.load_sheet(column, text)
     try:
         ready = prepare(place.plan, column, text, arm, place.work(column, text), work)
@@ -262,7 +262,7 @@ def prepare(plan: AtlasPlan, column: PlannedColumn, text: str, arm: Arm, folder:
 
 
 def _sheet(one: _Guests, arm: Arm, seeds: int, work: Work) -> Sheet | None:
-    """The cells of guests that ran; None where the budget ended first."""
+    """The cells of guests that ran; None if the budget ended first."""
     series = one.series
     if any(len(series.runs_of(arm.name, case)) < seeds and not series.failure(arm.name, case) for case in series.cases):
         return None

@@ -8,6 +8,7 @@ import msgspec
 
 from lab.atlas.data import Atlas, Bisected, CaseInfo, Column
 from lab.bisection import packages, request, search, session
+from lab.bisection.answer import Culprit
 from lab.bisection.commit_range import Candidate
 from lab.bisection.packages import SourceRange
 from lab.bisection.request import BisectRequest
@@ -16,6 +17,7 @@ from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
 from lab.guests.costs import Basis
 from lab.kernels import trees
+from lab.stats.verdict import percent
 
 
 def sources(base: Column, test: Column) -> SourceRange:
@@ -31,16 +33,22 @@ def sources(base: Column, test: Column) -> SourceRange:
 
 
 def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work) -> Bisected:
-    """Bisect a step, as long as the budget lasts; a search that was stopped is gone on with by `lab bisect resume`.
+    """Bisect a step, as long as the budget lasts; `lab bisect resume` continues a search that was stopped.
 
-    Kernels are built with the lab's own configuration, so the step has to show again between the ends.
+    Kernels are built with the lab's own configuration, so the step has to show again between the ends. Sources of
+    packages have no history: the search is among their hunks.
     """
-    between = sources(base, test)
     metric = None if basis == "cycles" else basis  # cycles decide by themselves
-    wanted = BisectRequest(
-        old=between.old, new=between.new, tree=between.tree, workload=case.name, metric=metric, mode="exact"
-    )
-    argv = ["lab", "bisect", "--old", between.old, "--new", between.new, "--tree", between.tree]
+    wanted = BisectRequest(workload=case.name, metric=metric, mode="exact")
+    if all(one.spec.startswith("src:") for one in (base, test)):
+        between = f"{base.spec} to {test.spec}"
+        argv = ["lab", "bisect", "--by", "hunks", "--old", base.spec, "--new", test.spec]
+        wanted = msgspec.structs.replace(wanted, by="hunks", old=base.spec, new=test.spec)
+    else:
+        found = sources(base, test)
+        between = str(found)
+        argv = ["lab", "bisect", "--old", found.old, "--new", found.new, "--tree", found.tree]
+        wanted = msgspec.structs.replace(wanted, old=found.old, new=found.new, tree=found.tree)
     argv += ["-w", case.name, *(["--metric", metric] if metric else [])]
     plan, history = request.plan(wanted, argv, work.progress)
     folder = result_folders.new_folder(None)
@@ -52,11 +60,27 @@ def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work)
         again = f"; go on by lab bisect resume {name}" if work.out_of_time else ""
         raise Undecided(f"{case.name}, {between}: {answer.outcome}: {answer.reason}", hint=shlex.join(argv) + again)
     largest = single[0]
+    if largest.hunks is not None:
+        return Bisected(
+            case=case.name, base=base.id, test=test.id, subject=largest.title, share=round(largest.hunks.share, 3),
+            result=name, proof=_proof(largest),
+        )  # fmt: skip
     titles = {step.commit: step.title for step in answer.path} | {answer.new.id: answer.new.title}
     return Bisected(
         case=case.name, base=base.id, test=test.id, commit=largest.commit,
         subject=titles.get(largest.commit, largest.title), result=name,
     )  # fmt: skip
+
+
+def _proof(change: Culprit) -> str:
+    """The proof of hunks in a few words."""
+    proof = change.proof
+    if proof is None or proof.fresh is None or not proof.confirmed:
+        return "not proved"
+    there = f"proved by fresh seeds ({percent(proof.fresh.ratio)}"
+    if proof.applied is None:
+        return f"{there}; the other way does not build)"
+    return f"{there}; the older kernel with them {percent(proof.applied.ratio)})"
 
 
 def added(atlas: Atlas, found: Bisected) -> Atlas:

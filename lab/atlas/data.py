@@ -1,4 +1,4 @@
-"""The data of an atlas: columns of kernels, their cells, and what is known of the steps between them; one file.
+"""The data of an atlas: columns of kernels, their cells, and the facts about the steps between them; one file.
 
 An atlas is of one architecture. The lab ships those that were measured with it, in the data folder `atlas`.
 """
@@ -34,7 +34,7 @@ _LASTING = {"no number", *(kind.value for kind in GuestFailure if kind.blames !=
 class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The cost of one operation, by seed from 1: modelled cycles, instructions, and the starts of strings in cycles.
 
-    cycles: none where guests are not modelled. strings: left out where none begins.
+    cycles: none if guests are not modelled. strings: left out where none begins.
     """
 
     cycles: tuple[float, ...]
@@ -84,7 +84,7 @@ class FunctionChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One kernel. spec: what `lab ab` takes for it. builder: the compiler that built it. date: of its version.
+    """One kernel. spec: its name, as `lab ab` takes it. builder: the compiler that built it. date: of its version.
 
     machine: the kind of QEMU's machine; costs on different kinds are not compared.
     hole: the reason why nothing of it could be measured.
@@ -125,7 +125,7 @@ class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
 class CaseInfo(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A case. selection: what its guests run, as `-w` takes it. code: of the operation. profile: of the newest kernel.
 
-    metrics: the names of what is counted in cycles and in instructions.
+    metrics: the names of the counts in cycles and in instructions.
     """
 
     name: str
@@ -159,21 +159,33 @@ class Explained(Record, frozen=True, kw_only=True):
 
 
 class Bisected(Record, frozen=True, kw_only=True):
-    """The commit that a bisection named for a step. result: the id of the bisection."""
+    """The commit that a bisection named for a step, or, where there is no history, the hunks. result: its id.
+
+    commit: empty for hunks, which `subject` names. share: of the step that these carry. proof: what confirms it.
+    """
 
     case: str
     base: str
     test: str
-    commit: str
+    commit: str = ""
     subject: str
     result: str = ""
+    share: float | None = None
+    proof: str = ""
+
+    @property
+    def text(self) -> str:
+        """The cause in a line."""
+        named = f'{self.commit[:12]} ("{self.subject}")' if self.commit else self.subject
+        share = f", {100 * self.share:.0f} % of the step" if self.share is not None else ""
+        return f"{named}{share}{f': {self.proof}' if self.proof else ''}"
 
 
 class Atlas(Record, frozen=True, kw_only=True, dict=True):
     """An atlas of one architecture. cells: of each case, one for each column.
 
     model_version: of the numbers of all its cells (see `lab.guests.model_version`).
-    environment: what all numbers depend on besides kernel, case and seed. fingerprints: of guests, by workload and kind
+    environment: the inputs of all numbers besides kernel, case and seed. fingerprints: of guests, by workload and kind
     of machine. synthetic: made up, for tests.
     """
 
@@ -195,7 +207,7 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
     synthetic: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together: every case has a cell for each column."""
+        """Refuse an atlas that does not fit together: every case has a cell for each column."""
         for case in self.cases:
             if len(self.cells.get(case.name, ())) != len(self.columns):
                 raise ValueError(f"{case.name} has {len(self.cells.get(case.name, ()))} of {len(self.columns)} cells")
@@ -296,7 +308,7 @@ def growing(path: Path) -> Path:
 
 
 def load_growing(path: Path) -> Atlas | None:
-    """The newer atlas beside that of a file; None where there is none."""
+    """The newer atlas beside that of a file; None if there is none."""
     return load(growing(path)) if growing(path).exists() else None
 
 

@@ -122,7 +122,7 @@ def left_out(older: Atlas, made: Atlas) -> list[str]:
     return [*columns, *(case.name for case in older.cases if case.name not in made.cells)]
 
 
-# ---- what is stale
+# ---- stale columns
 
 
 class Age(NamedTuple):

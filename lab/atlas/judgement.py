@@ -146,7 +146,7 @@ class Judgement:
         return self._bands[key]
 
     def _logs(self, case: CaseInfo, base: Column, test: Column, basis: Basis, strings: bool = True) -> list[float]:
-        """The log ratios by seed; none where either has no numbers. strings: with the starts of strings."""
+        """The log ratios by seed; none if either has no numbers. strings: with the starts of strings."""
         old, new = self.cell(case, base), self.cell(case, test)
         if not isinstance(old, Cell) or not isinstance(new, Cell):
             return []
@@ -154,7 +154,7 @@ class Judgement:
         return [math.log(t / b) for b, t in zip(*sides, strict=False) if b > 0 and t > 0]
 
     def compare(self, case: CaseInfo, base: Column, test: Column, basis: Basis) -> Comparison | None:
-        """A case in two columns, before it is corrected for the number of cases; None where nothing is compared."""
+        """A case in two columns, before it is corrected for the number of cases; None if nothing is compared."""
         if base.machine != test.machine:
             return None
         logs = self._logs(case, base, test, basis)
@@ -262,7 +262,7 @@ class Judgement:
             found[basis] = sorted([*steps, *self.creeps(basis, steps)], key=lambda one: (-one.size, one.case.name))
         return found
 
-    # ---- what is known of a change
+    # ---- facts about a change
 
     def explained(self, change: Change) -> Explained | None:
         """The functions of a step that moved most."""
@@ -274,12 +274,18 @@ class Judgement:
         return next((known for known in self.atlas.known if known.explains(*names)), None)
 
     def bisected(self, change: Change) -> Bisected | None:
-        """The commit that a bisection named for a step."""
-        key = change.case.name, change.base.id, change.test.id
-        return next((one for one in self.atlas.bisected if (one.case, one.base, one.test) == key), None)
+        """The cause that a bisection named for a step, or for that between the sources of both kernels."""
+        ids, releases = (change.base.id, change.test.id), (change.base.upstream, change.test.upstream)
+        found = (one for one in self.atlas.bisected if one.case == change.case.name)
+        return next((one for one in found if (one.base, one.test) == ids or self._releases(one) == releases), None)
+
+    def _releases(self, bisected: Bisected) -> tuple[str, str] | None:
+        """The releases of two sources of packages, as upstream has them; None of other kernels."""
+        ends = [self.atlas.columns[self.atlas.at(one)] for one in (bisected.base, bisected.test)]
+        return None if any(end.is_package for end in ends) else (ends[0].release, ends[1].release)
 
     def why(self, change: Change) -> str:
-        """A sentence that names the three functions which make most of a change; empty where they are not known."""
+        """A sentence that names the three functions which make most of a change; empty if they are not known."""
         found = self.explained(change)
         return functions_text(found, change.basis) if found else ""
 
@@ -291,7 +297,7 @@ def _values(cell: Cell, basis: Basis, strings: bool) -> tuple[float, ...]:
 
 
 def _apart(base: Column, test: Column) -> str:
-    """The reason why two columns are not neighbours; empty where they are."""
+    """The reason why two columns are not neighbours; empty if they are."""
     if base.series != test.series:
         return f"{test.series} follows {base.series}"
     if base.compiler != test.compiler:
@@ -311,7 +317,7 @@ def _p_value(mean: float, band: Band, n: int) -> float:
 
 
 def corrected(family: Sequence[Change]) -> list[Change]:
-    """The changes of a family; one that does not survive Holm's correction is `unknown`."""
+    """The changes of a family; a change that does not survive Holm's correction is `unknown`."""
     adjusted = evidence.holm([change.comparison.p_value for change in family])
     return [
         change._replace(comparison=_withdrawn(change.comparison))

@@ -10,10 +10,11 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from lab.compare.plan import ComparisonPlan, MeasureOptions
+from lab.compare.plan import ComparisonPlan, LivePlan
+from lab.compare.request import Request, plan_of
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.progress import Progress
+from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
@@ -96,7 +97,8 @@ class AtlasPlan(Record, frozen=True, kw_only=True):
 
     def comparison(self, text: str, spec: KernelSpec) -> ComparisonPlan:
         """The plan of the guests of one selection around a kernel."""
-        asked = MeasureOptions(
+        asked = _Selection(
+            spec=spec,
             workload=(text,),
             model=self.model,
             machine=self.machine,
@@ -106,7 +108,22 @@ class AtlasPlan(Record, frozen=True, kw_only=True):
             qemu=self.qemu,
             guest_timeout=self.guest_timeout_s,
         )
-        return ComparisonPlan.of(asked.for_kernels([spec]))
+        return plan_of(asked, QUIET)
+
+
+class _Selection(Request[ComparisonPlan], frozen=True, kw_only=True):
+    """One selection of cases in a kernel."""
+
+    spec: KernelSpec
+
+    @property
+    def kernels(self) -> Sequence[KernelSpec]:
+        """The kernel."""
+        return [self.spec]
+
+    def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> ComparisonPlan:
+        """The plan of its guests."""
+        return ComparisonPlan.of(self, live=live)
 
 
 def load(path: Path) -> AtlasPlan:

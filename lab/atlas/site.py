@@ -168,7 +168,7 @@ class Site:
         return {column.id: number for number, chain in enumerate(self.judged.chains) for column in chain}
 
     def starts(self, column: Column) -> str:
-        """The reason why a series, or a part of one, starts at a column; empty where it goes on."""
+        """The reason why a series, or a part of one, starts at a column; empty if it goes on."""
         index = self.atlas.columns.index(column)
         before = self.atlas.columns[index - 1] if index else None
         if before is not None and before.series != column.series:
@@ -188,8 +188,8 @@ class Site:
     def legend(self) -> list[tuple[str, str]]:
         """The colours of the matrix."""
         shares = [f"{100 * level:g} %" for level in LEVELS]
-        up = [(f"u{n}", f"{share} dearer and more") for n, share in enumerate(shares, start=1)]
-        down = [(f"d{n}", f"{share} cheaper and more") for n, share in enumerate(shares, start=1)]
+        up = [(f"u{n}", f"+{share}") for n, share in enumerate(shares, start=1)]
+        down = [(f"d{n}", f"-{share}") for n, share in enumerate(shares, start=1)]
         return [*down[::-1], *up]
 
     @cached_property
@@ -285,6 +285,7 @@ class Site:
 
     def _case(self, case: CaseInfo, about: str) -> str:
         bases = self.atlas.bases
+        cells = list(zip(self.atlas.columns, self.atlas.cells[case.name], strict=True))
         return self._page(
             "case",
             case=case,
@@ -292,10 +293,11 @@ class Site:
             curves=[(basis, self.curve(case, basis)) for basis in bases],
             breaks=self.judged.breaks,
             changes=text.of_case(self.judged, case),
-            cells=list(zip(self.atlas.columns, self.atlas.cells[case.name], strict=True)),
+            cells=cells,
+            again=next((column for column, cell in reversed(cells) if isinstance(cell, Cell)), None),
             columns={
                 "moved": [("function", ""), *((name, "n") for b in bases for name in (f"{b} before", *_MOVED))],
-                "cells": dict.fromkeys(("kernel", "series", "date", *(f"{b}, by seed" for b in bases), "again"), ""),
+                "cells": dict.fromkeys(("kernel", "series", "date", *(f"{b}, by seed" for b in bases)), ""),
                 "profile": {"function": "", **dict.fromkeys(bases, "n")},
             },
         )

@@ -1,4 +1,4 @@
-"""Taking over what atlases on file have, from whichever machine: the numbers that guests here would give again.
+"""Taking over cells of atlases on file, from whichever machine: the numbers that guests here would give again.
 
 Those are numbers of the same model version, and of guests with the fingerprint that they have here, of the same
 cases and seeds. A package is the same kernel everywhere. What another spec names can be another kernel here: its
@@ -91,7 +91,7 @@ def _taken(atlas: Atlas, place: Place, found: Sequence[PlannedColumn], here: Fin
 
 
 def _another(atlas: Atlas, place: Place) -> str:
-    """The reason why nothing of an atlas can stand in that of a plan; empty where there is none."""
+    """The reason why nothing of an atlas can stand in that of a plan; empty if there is none."""
     if atlas.model_version != place.version:
         return f"it is of model version {atlas.model_version}, guests here of {place.version}"
     if atlas.seeds != place.plan.seeds:
@@ -132,7 +132,7 @@ def _sheets_of(
 
 
 def _is_same_kernel(column: Column, planned: PlannedColumn | None, place: Place) -> bool:
-    """True for a column of the kernel that the plan means: any package; what another spec names, as long as no other
+    """True for a column of the kernel that the plan means: any package; the kernel of another spec, as long as no other
     kernel is known for it here."""
     if column.is_package:
         return planned is None or planned.is_package
@@ -157,7 +157,7 @@ def fingerprints(place: Place, found: Sequence[PlannedColumn], work: Work) -> Fi
         if machine not in set(MachineType) or architecture.of_machine(MachineType(machine)).name != place.guests:
             return ""
         ((workload, _),) = selection.select_all([text])
-        qemu = exact.find_qemu(place.plan.qemu, architecture.load(place.guests))
+        qemu = exact.find_qemu(place.plan.qemu, architecture.load(place.guests), contends=workload.contends)
         comparison = place.plan.comparison(text, found[0].spec)
         return prepare.fingerprint_of(workload, MachineType(machine), qemu, comparison, work.progress)
 

@@ -109,7 +109,7 @@ def reasons(judged: Judgement, change: Change) -> list[str]:
     if known := judged.known(change):
         lines.append(f'published: {known.commit[:12]} ("{known.subject}"), {known.link}')
     if found := judged.bisected(change):
-        lines.append(f'bisected: {found.commit[:12]} ("{found.subject}")')
+        lines.append(f"bisected: {found.text}")
     return [line for line in lines if line]
 
 

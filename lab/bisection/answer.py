@@ -10,6 +10,7 @@ import msgspec
 
 from lab.bisection.commit_range import SPLIT, Candidate
 from lab.compare.explain import Cost
+from lab.compare.lines import MetLine
 from lab.compare.results import ResultEnvironment
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
@@ -51,7 +52,7 @@ class Posterior(Record, frozen=True, kw_only=True):
 class Function(Record, frozen=True, kw_only=True):
     """A function whose cost of an operation changed. cost: its unit, modelled cycles or instructions.
 
-    base_calls, test_calls: for one operation; None where they are not known.
+    base_calls, test_calls: for one operation; None if they are not known.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Proof(Record, frozen=True, kw_only=True):
     layout: of both images in that; 0 for the images that the search booted.
     reverted: the new end without the culprit against the new end, stored as `revert_result`.
     not_reverted: the reason why there is no such comparison.
-    functions: those whose cost changed most, by `lab explain`.
+    functions: those whose cost changed most, by `lab explain`. lines: of vCPUs that contend, those whose moves did.
     applied: of hunks: the old end with them against the old end, stored as `applied_result`; else the reason why not
     in `not_applied`.
     """
@@ -109,6 +110,7 @@ class Proof(Record, frozen=True, kw_only=True):
     revert_result: str | None = None
     not_reverted: str | None = None
     functions: list[Function] = msgspec.field(default_factory=list)
+    lines: list[MetLine] = msgspec.field(default_factory=list)
     note: str | None = None
     applied: Comparison | None = None
     applied_result: str | None = None
@@ -236,7 +238,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
     @property
     def contradiction(self) -> str:
-        """The first thing in which the answer contradicts itself; empty where it does not."""
+        """The first thing in which the answer contradicts itself; empty if it does not."""
         if (seed := records.repeated(self.seeds)) is not None:
             return f"the seed {seed} counts twice"
         if commit := records.repeated(change.commit for change in self.changes):

@@ -22,6 +22,9 @@ class Outcome(Enum):
     UNDECIDED = "undecided"
 
 
+MOST_UNDECIDED = 4
+"""After so many undecided tests in a row, parts of that size are taken to need each other."""
+
 Test = Callable[[Sequence[T], int], Outcome]
 """Decides a part. It also gets an estimate of the tests that are left, this one included."""
 
@@ -29,35 +32,41 @@ Test = Callable[[Sequence[T], int], Outcome]
 def minimal(whole: Sequence[T], test: Test[T], likely: Collection[T] = ()) -> list[T]:
     """A part of which no element can be left out, though the whole does no more. The likeliest elements come first.
 
-    likely: a part to try before all others. Halves are tried by themselves, smaller parts only by what is left
-    without them: where many elements are needed together, one alone hardly ever builds.
+    likely: a part to try before all others. Halves are left out, then smaller parts; single elements where halves are
+    undecided, for without a little, more builds. What is undecided is tried again when others are gone.
     """
     left = list(whole)
     first = [element for element in left if element in likely]
     if 0 < len(first) < len(left) and test(first, 1 + tests_left(len(first))) is Outcome.CARRIES:
         left = first
-    parts = 2
-    while len(left) > 1:
-        chunks = _split(left, min(parts, len(left)))
-        smaller = _smaller(left, chunks, test)
-        if smaller is not None:
-            parts = 2 if len(chunks) == 2 else len(chunks) - 1
-            left = smaller
-        elif len(chunks) == len(left):
-            break
+    chunks = _split(left, 2)
+    while len(left) > 1 and chunks:
+        kept, undecided = _swept(left, chunks, test)
+        if len(chunks) == 2 and len(kept) < len(left):
+            chunks = _split(kept, 2)
+        elif max(map(len, chunks)) > 1:
+            chunks = _split(kept, len(kept) if undecided else min(2 * len(chunks), len(kept)))
         else:
-            parts = 2 * len(chunks)
+            chunks = undecided if len(kept) < len(left) else []
+        left = kept
     return left
 
 
-def _smaller(left: Sequence[T], chunks: Sequence[Sequence[T]], test: Test[T]) -> list[T] | None:
-    """A half that carries, or what is left without one of more chunks; the least likely ones are left out first."""
-    rest = [[element for element in left if element not in chunk] for chunk in reversed(chunks)]
-    for number, part in enumerate(rest):
-        others = len(rest) - number if len(chunks) > 2 else tests_left(len(part))
-        if test(part, others) is Outcome.CARRIES:
-            return part
-    return None
+def _swept(left: Sequence[T], chunks: Sequence[Sequence[T]], test: Test[T]) -> tuple[list[T], list[Sequence[T]]]:
+    """Leave out every chunk that can be left out, the least likely ones first; the rest, and the undecided chunks."""
+    kept, streak = list(left), 0
+    undecided: list[Sequence[T]] = []
+    for number, chunk in enumerate(reversed(chunks)):
+        rest = [element for element in kept if element not in chunk]
+        if not rest or streak == MOST_UNDECIDED:
+            break
+        outcome = test(rest, len(chunks) - number if len(chunks) > 2 else tests_left(len(rest)))
+        if outcome is Outcome.CARRIES:
+            kept = rest
+        elif outcome is Outcome.UNDECIDED:
+            undecided.insert(0, chunk)
+        streak = streak + 1 if outcome is Outcome.UNDECIDED else 0
+    return kept, undecided
 
 
 def _split(elements: Sequence[T], parts: int) -> list[Sequence[T]]:
@@ -70,14 +79,12 @@ def tests_left(size: int) -> int:
     return 1 + math.ceil(1.5 * math.log2(size)) if size > 1 else 1
 
 
-def independent(losses: Mapping[T, float | None], whole: float, tolerance: float) -> list[list[T]]:
+def independent(losses: Mapping[T, float], whole: float, tolerance: float) -> list[list[T]]:
     """The elements of a minimal part in sets that do not depend on each other, the largest effect first.
 
-    losses: the loss of effect without each element alone; None where that is undecided. whole: the effect of all.
-    Elements whose losses add up to the whole are sets of their own. Else all of them need each other, as do those of
-    which the rest cannot even be tested.
+    losses: the loss of effect without each element alone. whole: the effect of all. Elements whose losses add up to the
+    whole are sets of their own; else all of them need each other.
     """
-    known = {element: loss for element, loss in losses.items() if loss is not None}
-    if len(known) < len(losses) or abs(math.fsum(known.values()) - whole) > tolerance:
+    if abs(math.fsum(losses.values()) - whole) > tolerance:
         return [list(losses)]
-    return [[element] for element in sorted(known, key=lambda element: -abs(known[element]))]
+    return [[element] for element in sorted(losses, key=lambda element: -abs(losses[element]))]

@@ -138,22 +138,18 @@ class Search:
         return best
 
     def _repaired(self, mix: Mix, tiers_left: int, *, first: bool) -> tuple[Mix, Result]:
-        """A mix that builds, by what the failing build names: hunks are added, and where that spreads, left out."""
+        """A mix that builds, by what the failing build names: hunks are added, and where there are none, left out."""
         left = tiers_left + delta.tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
-        before, banned, seen = mix, Mix(), {mix}  # before: what the last hunks were added to
+        seen = {mix}
         for _ in range(MOST_REPAIRS if first else MORE_REPAIRS):
             if result.share is not None or not result.errors:
                 break
             said = suspects.complaint(result.errors)
-            if mix != before and suspects.spread(self.difference, before, said):
-                # What was added breaks other files: back, and leave out what asked for it.
-                banned, mix = banned | (mix - before), before
-                said = suspects.complaint(self._result(mix, left, "").errors)
-            more = frozenset(suspects.additions(self.difference, mix, said)) - banned
-            before, following = mix, mix | more
-            if not more:
-                before = following = mix - frozenset(suspects.omissions(self.difference, mix, said))
+            more = suspects.additions(self.difference, mix, said)
+            following = mix | frozenset(more)
+            if not more or following in seen:
+                following = mix - frozenset(suspects.omissions(self.difference, mix, said))
             if following in seen or not following:
                 break
             seen.add(following)
@@ -175,7 +171,7 @@ class Search:
         mix = self._minimal(groups, share, "hunks that share names", lambda name: bool(likely & set(groups[name])))
         ordered = suspects.by_suspicion(self.difference, mix)
         single = {str(number): [number] for number in ordered}
-        return self._minimal(single, share, "hunks", lambda name: False)
+        return self._minimal(single, share, "hunks", lambda name: int(name) in likely)
 
     def _by_path(self, mix: Mix) -> dict[str, list[int]]:
         """The hunks of a mix by file, the most suspicious first."""
@@ -203,14 +199,18 @@ class Search:
     # ---- independent parts
 
     def _parts(self, mix: Mix, share: float) -> list[Part]:
-        """The parts of a minimal mix. Losses were measured when it was made smaller, so they cost no build."""
+        """The parts of a minimal mix. Most losses were measured when it was made smaller."""
         groups = {str(number): [number] for number in sorted(mix)} if self.hunks else self._by_path(mix)
         if len(groups) == 1:
             return [Part(mix, share)]
-        losses = {}
-        for name, numbers in groups.items():
-            rest = self._result(mix - frozenset(numbers), 1, "what the rest carries").share
-            losses[name] = None if rest is None else share - rest
+        rests = {name: mix - frozenset(numbers) for name, numbers in groups.items()}
+        losses: dict[str, float] = {}
+        # Those that were tried come first: one that is not decided makes all of them one part.
+        for name in sorted(rests, key=lambda name: mix_name(rests[name]) not in self.results):
+            rest = self._result(rests[name], 1, "what the rest carries").share
+            if rest is None:
+                return [Part(mix, share)]
+            losses[name] = share - rest
         # Shares are of logs, which hardly add up to the digit; elements that need each other are far off.
         sets = delta.independent(losses, share, max(self.tolerance, abs(share) / 5))
         if len(sets) == 1:

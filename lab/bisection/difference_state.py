@@ -133,7 +133,7 @@ class DifferenceState(ExactState):
         reading, new = self.mixes.get(name), self.readings[self.history.new.id]
         if reading is None:  # all of the difference, which is the old end
             reading = self.readings[self.history.old.id]
-        effect = self.compare(reading, new, self.threshold) if reading.values and new.values else None
+        effect, cost = self.weighed(reading, new, self.threshold)
         ratio = effect.ratio if effect else None
         hunks = [difference.hunks[number] for number in sorted(part.mix)]
         made = self.culprit(
@@ -142,9 +142,10 @@ class DifferenceState(ExactState):
             confidence=1 - effect.p_value if effect else 0.0,
         )  # fmt: skip
         return replace(
-            made,
+            self.without_word(made, reading, new),
             title=difference.describe(part.mix),
             instructions=self.instructions(new, reading),
+            whole=cost,
             hunks=HunkSet(
                 files=difference.paths(part.mix),
                 hunks=len(part.mix),

@@ -28,11 +28,12 @@ from lab.bisection import exact_search
 from lab.bisection.commit_range import Candidate
 from lab.bisection.exact_state import CHOOSE, PANICS, ExactState
 from lab.bisection.journal import Reading, Seeds, commit_folder, untestable
-from lab.bisection.plan import FIRST_SEED, BisectPlan
+from lab.bisection.plan import FAILED, FIRST_SEED, BisectPlan, outcome_word
 from lab.bisection.session import PLAN, Conditions, Session
 from lab.compare import runs, sampling
+from lab.compare.beliefs import Belief
 from lab.compare.comparison import measure_part
-from lab.compare.judge import metrics_of
+from lab.compare.judge import metric_of
 from lab.compare.measurement import fitted
 from lab.compare.prepare import prepare
 from lab.compare.results import AbResult, CaseResult
@@ -49,10 +50,13 @@ from lab.kernels import build
 from lab.kernels.architecture import MachineType
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MORE_SEEDS, SEEDS
-from lab.stats.verdict import Metric, Outcome, distance, percent
+from lab.stats.verdict import Outcome, distance, percent
 from lab.workloads import selection
 
 T = TypeVar("T")
+
+FAILURES = (*PANICS, GuestFailure.OOM, GuestFailure.WORKLOAD, GuestFailure.UNSUPPORTED)
+"""The ways in which a command fails that its kernel, or the command itself, decided."""
 
 
 class OutOfTime(Exception):
@@ -91,9 +95,8 @@ class Measurer:
         self.environment = ready.environment
         self.bench = self._series.bench
         self.machine: MachineType = self.bench.machine
-        own, modelled = self._series.metrics(self._series.cases[0]), self.bench.instrument is not None
-        known = metrics_of(self.bench.workload, own, modelled=modelled, by=self.plan.metric)
-        self.metric = chosen_metric(known, self.plan.metric)
+        modelled = self.bench.instrument is not None
+        self.metric = FAILED if self.plan.run else metric_of(self.bench.workload, self.plan.metric, modelled=modelled)
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
@@ -143,14 +146,18 @@ class Measurer:
         twin = next((r for r in known if r.image == image and r.values), None)
         if twin is not None:
             return replace(
-                reading, values=twin.values, instructions=twin.instructions, whole=twin.whole, same_as=twin.commit
-            )
+                reading, values=twin.values, instructions=twin.instructions, whole=twin.whole, belief=twin.belief,
+                same_as=twin.commit,
+            )  # fmt: skip
         on_built()
         try:
             numbers = self._run(candidate, bench, arm, seeds)
         except GuestFailed as error:
             if error.kind.blames == "host":
                 raise
+            if self.plan.run and error.kind in FAILURES:
+                self.work.progress.log(f"{candidate.name} fails: {error.message}")
+                return replace(reading, values=[1.0] * len(seeds), run_s=round(time.monotonic() - built, 3))
             failed = untestable(candidate, error.kind, error, build_s=reading.build_s)
             return replace(failed, image=image, kernel=kernel.key)
         return replace(reading, **numbers, run_s=round(time.monotonic() - built, 3))
@@ -170,6 +177,8 @@ class Measurer:
         runs = [series.run("commit", seed, case) for seed in seeds]
         if not all(runs):
             raise OutOfTime
+        if self.plan.run:
+            return {"values": [0.0] * len(seeds)}
         metrics = [run.metrics(case.name) for run in runs if run]
         if any(self.metric.name not in numbers for numbers in metrics):
             raise GuestFailed(
@@ -177,27 +186,20 @@ class Measurer:
             )
         count = costs.count_of(self.metric.name)
         parts = {name: [numbers[name] for numbers in metrics if name in numbers] for name in costs.WHOLE}
+        left = [run.unwritten_cycles(case.name) for run in runs if run]
+        parts["deferred_cycles"] = [sum(both) for both in zip(parts["deferred_cycles"], left, strict=False)]
+        instrument, settings = bench.instrument, next(run.report.settings for run in runs if run)
         return {
             "values": [numbers[self.metric.name] for numbers in metrics],
             "instructions": [numbers[count] for numbers in metrics if count in numbers],
             "whole": {name: values for name, values in parts.items() if len(values) == len(metrics)},
+            "belief": Belief.of(settings, instrument.machine) if instrument else None,
         }
 
 
 def identity(kernel: Kernel, machine: MachineType) -> str:
     """A digest of a kernel's image and settings: equal ones give equal numbers."""
     return records.digest([records.file_digest(kernel.image(machine)), sorted(kernel.spec.settings)])
-
-
-def chosen_metric(known: Sequence[Metric], name: str | None) -> Metric:
-    """The metric that decides: the primary one, or the one named. `UserError` if there is none.
-
-    known: its primary metric is that by `cycles` or `instructions`, where one of these is the name.
-    """
-    for metric in known:
-        if metric.primary if name is None or name in costs.BASES else metric.name == name:
-            return metric
-    raise UserError(f"there is no metric {name!r} here", hint=f"there is {', '.join(metric.name for metric in known)}")
 
 
 _PATIENCE_S = 0.1
@@ -296,8 +298,8 @@ class ExactRunner:
         if self.session.state is None:
             self._measure_ends()
         ends = self.state.ends
-        if ends is not None and ends.rests_on_model:
-            raise Undecided(f"the ends disagree: {ends.reason}", hint=CHOOSE)
+        if self.state.is_disputed:
+            raise Undecided(f"the ends disagree: {self.state.dispute}")
         if not self.state.differ:
             raise Undecided(
                 f"no culprit: the ends are alike ({percent(ends.ratio if ends else None)}), so no commit can be told",
@@ -373,13 +375,16 @@ class ExactRunner:
         seeds = len(self.session.journal.seeds or [])
         if state.ends is None:
             self.work.progress.log(f"ends: {new} panics, {old} does not")
+        elif self.session.plan.run:
+            first, last = (outcome_word(state.readings[end.id].values) for end in state.history.ends)
+            self.work.progress.log(f"ends: {old} {first}, {new} {last}")
         else:
             self.work.progress.log(
                 f"ends: {new} against {old} {percent(state.ends.ratio)} ({state.metric.name}, {seeds} seeds): "
                 f"{state.ends.verdict}"
             )
             if state.is_disputed:
-                self.work.progress.log(f"nothing is searched: {state.ends.reason}; {CHOOSE}")
+                self.work.progress.log(f"nothing is searched: {state.dispute}")
         if not state.differ and state.next() is not None:
             self.work.progress.log(f"the ends are alike; measuring up to {state.plan.probes} commits between them")
 
@@ -387,7 +392,7 @@ class ExactRunner:
 
     @cached_property
     def _speculation(self) -> Speculation | None:
-        """None where it is not wanted, or where no make runs here that could be stopped."""
+        """None if it is not wanted, or where no make runs here that could be stopped."""
         plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.tree_source
         if not plan.speculate or source is None or self.work.executor:
             return None

@@ -21,9 +21,11 @@ from lab.bisection.answer import Culprit, OpenRange, OutcomeWord
 from lab.bisection.commit_range import History
 from lab.bisection.exact_search import OLD, Change, Readings
 from lab.bisection.journal import Reading
-from lab.bisection.plan import BisectPlan
+from lab.bisection.plan import BisectPlan, outcome_word
 from lab.bisection.search_state import Remaining, SearchState
+from lab.compare import beliefs
 from lab.core.errors import GuestFailure
+from lab.core.git import short
 from lab.guests import costs
 from lab.stats import evidence, verdict, whole
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
@@ -31,6 +33,7 @@ from lab.stats.whole import Whole
 
 PANICS = (GuestFailure.PANIC, GuestFailure.OOPS)
 CHOOSE = "choose what decides: --metric instructions, or --metric cycles"
+MITIGATE = "search with mitigations=off"
 _PANICKED = 1_000_000
 """The level of kernels that panic, in a search for the one that began to."""
 
@@ -59,16 +62,20 @@ class ExactState(SearchState):
     def ends(self) -> Comparison | None:
         """The new end against the old one; None when one of them panics, as the recipe wants it.
 
-        `unknown` where what stands beside modelled cycles contradicts them: the count of instructions, or the whole
-        cost; unless the user chose the metric.
+        `unknown` where what stands beside modelled cycles contradicts them: the count of instructions, unless the user
+        chose the metric, the CPU that the kernels believe in, or the whole cost.
         """
+        return self._weighed_ends[0]
+
+    @property
+    def ends_whole(self) -> Whole | None:
+        """The whole cost at the ends."""
+        return self._weighed_ends[1]
+
+    @cached_property
+    def _weighed_ends(self) -> tuple[Comparison | None, Whole | None]:
         old, new = (self.readings[end.id] for end in self.history.ends)
-        if not old.values or not new.values:
-            return None
-        ends, count = self.compare(old, new), self.instructions(new)
-        if count and not self.plan.metric:
-            ends = verdict.beside_count(ends, count, self.plan.threshold)
-        return self._weighed(ends, old, new)[0]
+        return self.weighed(old, new)
 
     @property
     def is_disputed(self) -> bool:
@@ -81,13 +88,26 @@ class ExactState(SearchState):
         )
 
     @property
-    def ends_whole(self) -> Whole | None:
-        """The whole cost at the ends."""
+    def dispute(self) -> str:
+        """The reason against a search between disputed ends, and what the user can do about it."""
         old, new = (self.readings[end.id] for end in self.history.ends)
-        return self._weighed(self.compare(old, new), old, new)[1] if old.values and new.values else None
+        believed = _believed(self.compare(old, new), old, new)
+        advice = MITIGATE if believed.verdict == Outcome.UNKNOWN else CHOOSE
+        return f"{self.ends.reason if self.ends else ''}; {advice}"
 
-    def _weighed(self, compared: Comparison, base: Reading, test: Reading) -> tuple[Comparison, Whole | None]:
-        """The comparison of two readings as their whole cost allows, and that cost."""
+    def weighed(
+        self, base: Reading, test: Reading, threshold: float | None = None
+    ) -> tuple[Comparison | None, Whole | None]:
+        """The comparison of two readings as all that stands beside it allows, and the whole cost; None without values.
+
+        threshold: of the comparison; None for the plan's.
+        """
+        if not base.values or not test.values:
+            return None, None
+        compared, count = self.compare(base, test, threshold), self.instructions(test, base)
+        if count and not self.plan.metric:
+            compared = verdict.beside_count(compared, count, self.plan.threshold)
+        compared = _believed(compared, base, test)
         if costs.beside(self.metric.name) is None:
             return compared, None
         parts = []
@@ -98,7 +118,7 @@ class ExactState(SearchState):
             )
         return whole.weigh(
             compared, *parts,
-            threshold=self.plan.threshold, alpha=self.plan.alpha, chosen=self.plan.metric is not None,
+            threshold=threshold or self.plan.threshold, alpha=self.plan.alpha, chosen=self.plan.metric is not None,
         )  # fmt: skip
 
     @property
@@ -242,7 +262,9 @@ class ExactState(SearchState):
         return f"like {new}" if level == 1 and self.differ else "like neither end"
 
     def ratio(self, reading: Reading) -> float | None:
-        """A reading over the old end; None without numbers of both."""
+        """A reading over the old end; None without numbers of both, or where only a command's working matters."""
+        if self.plan.run:
+            return None
         old = self.readings[self.history.old.id]
         return self.compare(old, reading).ratio if old.values and reading.values else None
 
@@ -262,9 +284,15 @@ class ExactState(SearchState):
         if reading.untestable:
             return reading.failure
         why = f", {reading.why}" if reading.why else ""
-        change = percent(self.ratio(reading)) if self.readings[self.history.old.id].values else ""
-        twin = f", same kernel as {reading.same_as[:12]}" if reading.same_as else ""
+        change = self._shown(reading)
+        twin = f", same kernel as {short(reading.same_as)}" if reading.same_as else ""
         return f"{self.likeness(commit)}{why} ({change}{twin})"
+
+    def _shown(self, reading: Reading) -> str:
+        """The change of a reading against the old end, or whether the command works; empty without numbers of both."""
+        if self.plan.run and reading.values:
+            return f"the command {outcome_word(reading.values)}"
+        return percent(self.ratio(reading)) if self.readings[self.history.old.id].values else ""
 
     def describe_changes(self) -> list[str]:
         """A line for each change."""
@@ -298,7 +326,7 @@ class ExactState(SearchState):
 
     def _culprit(self, change: Change) -> Culprit:
         base, test = (self.readings[self.history[number].id] for number in (change.before, change.at))
-        effect = self.compare(base, test, self.threshold) if base.values and test.values else None
+        effect, cost = self.weighed(base, test, self.threshold)
         found = self.culprit(
             at=change.at,
             suspects=change.suspects,
@@ -308,8 +336,15 @@ class ExactState(SearchState):
             ratio=effect.ratio if effect else None,
             confidence=1 - effect.p_value if effect else 1.0,
         )
-        cost = self._weighed(effect, base, test)[1] if effect else None
+        found = self.without_word(found, base, test)
         return replace(found, instructions=self.instructions(test, base), whole=cost)
+
+    def without_word(self, found: Culprit, base: Reading, test: Reading) -> Culprit:
+        """A change that is no regression and no improvement where what stands beside its metric contradicts it."""
+        if found.effect is None or found.effect.verdict != Outcome.UNKNOWN:
+            return found
+        alone = self.compare(base, test, self.threshold)
+        return found if alone.verdict == Outcome.UNKNOWN else replace(found, direction=None)
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
         """By the ends, then by what is left of the changes."""
@@ -317,15 +352,16 @@ class ExactState(SearchState):
         if out_of_time:
             return "undecided", f"the budget is used up, about {self.steps_left} commits are still to be measured"
         if ends is not None and self.is_disputed:
-            return "undecided", f"the ends disagree: {ends.reason}; {CHOOSE}"
+            return "undecided", f"the ends disagree: {self.dispute}"
         if ends is not None and ends.verdict == Outcome.UNKNOWN:
             return "undecided", f"{len(ends.base)} seeds do not tell the ends apart: {ends.reason}"
         if ends is not None and self._is_better:
             return "no culprit", self.improved(ends.ratio)
         if not culprits:
+            alike = self._shown(self.readings[self.history.new.id]) or "n/a"
             inside = len(self.known.levels) - 1
             measured = f", and so are {inside} commits between them" if inside else ""
-            return "no culprit", f"the ends are alike ({percent(ends.ratio if ends else None)}){measured}"
+            return "no culprit", f"the ends are alike ({alike}){measured}"
         if ranges := sum(not change.is_single for change in culprits):
             left = "the commits left cannot be tested, or lie between such"
             return "range", f"{_changes(ranges)} cannot be narrowed down: {left}"
@@ -334,6 +370,12 @@ class ExactState(SearchState):
 
 def _changes(count: int) -> str:
     return f"{count} change{'s' * (count != 1)}"
+
+
+def _believed(compared: Comparison, base: Reading, test: Reading) -> Comparison:
+    """The comparison of two readings, as the CPU allows that their kernels believe in."""
+    found = {short(one.commit): one.belief for one in (base, test) if one.belief}
+    return beliefs.weigh(compared, found)
 
 
 def paired(base: list[float], test: list[float]) -> tuple[list[float], list[float]]:

@@ -124,7 +124,7 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
     guests = architecture.load(plan.new.spec.architecture)
     conditions_ = [
         plan,
-        exact.find_qemu(plan.qemu, guests),
+        exact.find_qemu(plan.qemu, guests, contends=workload.contends),
         exact.exact_machine(guests.name),
         image.obtain(progress, packages=workload.packages, guests=guests.name)[0].sha256,
         instrument.identity if instrument else "none",

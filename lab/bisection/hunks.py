@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
@@ -15,7 +15,7 @@ _FUNCTION = re.compile(r"(\w+)\s*\([^)]*\)?[^;]*$")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
 Whole = tuple[str, bytes] | None
-"""A file's mode and content; None where it does not exist."""
+"""A file's mode and content; None if it does not exist."""
 
 
 class Hunk(Record, frozen=True, kw_only=True):
@@ -47,14 +47,22 @@ class Hunk(Record, frozen=True, kw_only=True):
     @property
     def functions(self) -> frozenset[str]:
         """The functions that it may belong to: of git's context, and those that begin in it."""
-        texts = [self.function, *(line[1:] for line in self.lines if re.match(r"[+-]\w", line))]
-        return frozenset(match[1] for text in texts if (match := _FUNCTION.search(text)))
+        return _functions([self.function, *(line[1:] for line in self.lines if re.match(r"[ +-]\w", line))])
+
+    @property
+    def heads(self) -> frozenset[str]:
+        """The functions whose head is on its changed lines."""
+        return _functions(line[1:] for line in self.lines if re.match(r"[+-]\w", line))
 
     @property
     def diff(self) -> list[str]:
         """The lines of the hunk in a diff, without the names of its file."""
         head = f"@@ -{self.old_start},{self.old_count} +{self.new_start},{self.new_count} @@ {self.function}".rstrip()
         return [head, *self.lines]
+
+
+def _functions(lines: Iterable[str]) -> frozenset[str]:
+    return frozenset(match[1] for line in lines if (match := _FUNCTION.search(line)))
 
 
 class Difference(Record, frozen=True, kw_only=True, dict=True):
@@ -163,18 +171,12 @@ def _index(start: int, count: int) -> int:
     return start - 1 if count else start
 
 
-def hunk_at(line: int, choice: Choice) -> int | None:
-    """The place in the choice of the taken hunk that is at a line of the mixed file, counted from 1, or nearest to it.
-
-    None if no hunk is taken.
-    """
-    nearest: dict[int, int] = {}
-    moved = 0
-    for place, (hunk, taken) in enumerate(choice):
-        if not taken:
-            continue
+def distances(line: int, choice: Choice) -> list[int]:
+    """The distance of each hunk of a choice from a line of the mixed file, counted from 1; 0 for one that has it."""
+    found, moved = [], 0
+    for hunk, taken in choice:
+        count = hunk.old_count if taken else hunk.new_count
         first = _index(hunk.new_start, hunk.new_count) + 1 + moved
-        last = first + max(hunk.old_count, 1) - 1
-        nearest[place] = 0 if hunk.whole else max(first - line, line - last, 0)
-        moved += hunk.old_count - hunk.new_count
-    return min(nearest, key=lambda place: nearest[place], default=None)
+        found.append(0 if hunk.whole else max(first - line, line - first - max(count, 1) + 1, 0))
+        moved += count - hunk.new_count
+    return found

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from lab.bisection.commit_range import Candidate
+from lab.compare.beliefs import Belief
 from lab.core import paths
 from lab.core.errors import GuestFailure, HostFailed, LabError
 from lab.core.records import DAMAGED, Record, bounded, now, sealed, unsealed
@@ -26,6 +27,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
 
     values: one a seed of the session; none if it is untestable. instructions: the same of the count of instructions
     that stands beside modelled cycles. whole: the same of each metric of the whole cost (`costs.WHOLE`).
+    belief: the CPU that its kernel believes in; None without a model.
     untestable: the way in which it failed; `why` says more.
     image: a digest of the kernel as booted, and of its settings.
     same_as: an earlier commit with the same image, whose values these are.
@@ -37,6 +39,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     values: list[float] = msgspec.field(default_factory=list)
     instructions: list[float] = msgspec.field(default_factory=list)
     whole: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    belief: Belief | None = None
     untestable: str | None = None
     why: str = ""
     log: str | None = None

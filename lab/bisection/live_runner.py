@@ -20,14 +20,14 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from lab.bisection.commit_range import Candidate
-from lab.bisection.exact_runner import attempt, chosen_metric, end_failure, identity
+from lab.bisection.exact_runner import attempt, end_failure, identity
 from lab.bisection.journal import Boot, BuiltKernel, Reading, safe_name, untestable
 from lab.bisection.live_search import NextBoots, Phase, Result
 from lab.bisection.live_state import LiveState, rules_of
 from lab.bisection.session import Conditions, Session
 from lab.compare import boots, live_guests
 from lab.compare.boots import GuestSetup, Job
-from lab.compare.judge import metrics_of
+from lab.compare.judge import metric_of
 from lab.compare.measurement import Measurement, fitted
 from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
@@ -105,7 +105,7 @@ class LiveRunner:
             self._log(step, state.next())
 
     def _build(self, image: Image) -> bool:
-        """Bring a kernel to hand; False where the commit, or all other layouts, are left out instead."""
+        """Bring a kernel to hand; False if the commit, or all other layouts, are left out instead."""
         if image in self._built:
             return True
         candidate, started = self.state.candidate(image.commit), time.monotonic()
@@ -198,7 +198,7 @@ class GuestBooter:
         self.plan, self.history, self.folder, self.work = plan, session.history, session.folder, work
         self._measurement = Measurement.of(plan.comparison(plan.old, plan.new), self.folder, plan.old.spec)
         ((workload, _),) = self._measurement.selected
-        self.metric = chosen_metric(metrics_of(workload, workload.metrics, modelled=False), plan.metric)
+        self.metric = metric_of(workload, plan.metric, modelled=False)
         self.iterations = plan.live.iterations or FIRST_ITERATIONS
         self._kernels: dict[tuple[str, int], tuple[Kernel, float]] = {}
         self._setups: dict[str, GuestSetup] = {}

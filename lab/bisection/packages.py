@@ -42,7 +42,8 @@ class SourceRange(NamedTuple):
 
     def argv(self, plan: BisectPlan) -> list[str]:
         """The command line of a search like the plan's in this range."""
-        argv = ["lab", "bisect", "--old", self.old, "--new", self.new, "--tree", self.tree, "-w", plan.selection]
+        what = ["--run", plan.run] if plan.run else ["-w", plan.selection]
+        argv = ["lab", "bisect", "--old", self.old, "--new", self.new, "--tree", self.tree, *what]
         argv += ["--metric", plan.metric] if plan.metric else []
         return argv + (["--mode", "live"] if plan.live else [])
 
@@ -163,6 +164,7 @@ def _inner_session(plan: BisectPlan, sources: SourceRange, folder: Path, progres
         accel=live.accelerator if live else "auto",
         cpus=live.vcpus if live else None,
         iterations=live.iterations if live else None,
+        run=plan.run,
     )
     made, history = request.plan(wanted, sources.argv(plan), progress)
     (folder / "runs").mkdir(parents=True, exist_ok=True)

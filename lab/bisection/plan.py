@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from lab.compare.plan import ArmPlan, CommonPlan, Plan
 from lab.stats.defaults import CONFIDENCE, SEEDS
+from lab.stats.verdict import Metric
 from lab.workloads import selection
 
 Panics = Literal["untestable", "bad"]
 
 FIRST_SEED = 101
 """Searches use seeds from here on, so the proof, which compares from seed 1 on as `lab ab` does, has fresh ones."""
+
+FAILED = Metric(name="failed", unit="", better="lower", primary=True)
+"""The metric of a search by exit status: 0 for a command that works, 1 for one that fails."""
+
+
+def outcome_word(values: Sequence[float | None]) -> str:
+    """The values of `FAILED` in a word. A command that fails with one seed fails."""
+    return "fails" if any(values) else "works"
 
 
 class BisectPlan(CommonPlan, frozen=True, kw_only=True):
@@ -28,6 +38,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     probes: the number of commits to measure between ends that are alike.
     panics: the meaning of a kernel panic in the workload.
     command: the command line that started it.
+    run: the command of which it matters only whether it works in the guest; None if a metric decides.
     layouts_sd: of the logs of kernels that differ in their layout alone, by this host's certificates of builds; None
     where there are none.
     inside: True if a search of packages goes on among the commits between their sources.
@@ -50,6 +61,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     layouts_sd: float | None = None
     inside: bool = True
     suite: str | None = None
+    run: str | None = None
 
     @property
     def alpha(self) -> float:

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from lab.bisection.answer import Answer, Culprit, Function, Proof
 from lab.bisection.commit_range import Candidate, History
+from lab.bisection.exact_runner import Measurer
 from lab.bisection.exact_state import CHOOSE
 from lab.bisection.journal import safe_name
-from lab.bisection.plan import BisectPlan
+from lab.bisection.plan import FAILED, BisectPlan
 from lab.bisection.session import Session
 from lab.compare import explain, result_folders
 from lab.compare.comparison import measure_part
+from lab.compare.lines import MetLine, differing
 from lab.compare.plan import ArmPlan, Plan
 from lab.compare.results import AbResult
 from lab.compare.runs import Run
@@ -30,9 +32,11 @@ from lab.core.executor import Work
 from lab.guests import hardware
 from lab.kernels import trees
 from lab.kernels.kernel import KernelSpec, resolve
-from lab.stats.verdict import Comparison, Outcome, percent
+from lab.stats.defaults import FIRST_LOOK_SEEDS
+from lab.stats.verdict import Comparison, Outcome, compare_metric, percent
 
 _FUNCTIONS = 10
+_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -71,29 +75,51 @@ class Prover:
         names = ", ".join(change.commit[:12] for change in unsure)
         reason = f"fresh seeds do not confirm {names} with {100 * (1 - self.plan.alpha):g} % confidence"
         disputed = [change.proof.fresh for change in unsure if change.proof and change.proof.fresh]
-        reason += "".join(f"; {fresh.reason}; {CHOOSE}" for fresh in disputed[:1] if fresh.rests_on_model)
+        reason += "".join(
+            f"; {fresh.reason}{f'; {CHOOSE}' if fresh.rests_on_model else ''}"
+            for fresh in disputed[:1]
+            if fresh.verdict == Outcome.UNKNOWN
+        )
         return replace(answer, outcome="undecided", reason=reason)
 
     def _prove(self, change: Culprit) -> Culprit:
         """A change with a comparison of its commit and the parent by fresh seeds, and the revert."""
         assert change.effect is not None  # noqa: S101  (else it is not `needs_proof`)
         culprit = self.history.find(change.commit)
+        if self.plan.run:
+            return self._prove_outcome(change, culprit)
         self.work.progress.log(f"{culprit.name} changed it by {percent(change.effect.ratio)}; proving that")
         place = self.place(culprit)
         base, test = (self._arm(spec) for spec in self._sides(change))
         result = self._compare(place / "parent", base, test, f"{culprit.name} against its parent, fresh seeds")
         fresh = self._comparison(result)
         same_image = self._booted(result, "base") == self._booted(result, "test")
+        functions, lines = self._explained(place / "parent", result) if fresh.is_change else ([], [])
         proof = Proof(
             confirmed=not same_image and fresh.is_change and _same_side(fresh, change.effect),
             same_image=same_image,
             fresh=fresh,
             result=result.result,
-            functions=self._functions(place / "parent", result) if fresh.is_change else [],
+            functions=functions,
+            lines=lines,
         )
-        denied = same_image or fresh.verdict == Outcome.SAME or not _same_side(fresh, change.effect)
+        disputed = (fresh.verdict, fresh.more_blocks) == (Outcome.UNKNOWN, None)
+        denied = same_image or disputed or fresh.verdict == Outcome.SAME or not _same_side(fresh, change.effect)
         confidence = 0.0 if denied else 1 - fresh.p_value
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)
+
+    def _prove_outcome(self, change: Culprit, culprit: Candidate) -> Culprit:
+        """A change in whether a command works, by fresh seeds: a failure has no result that could be compared."""
+        measurer, seeds = Measurer(self.session, self.work), range(1, FIRST_LOOK_SEEDS + 1)
+        base, test = (measurer.measure(one, seeds) for one in (self.history.find(change.before), culprit))
+        same = base.image == test.image
+        fresh = compare_metric(
+            FAILED, base.values, test.values, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True
+        )
+        assert change.effect is not None  # noqa: S101
+        confirmed = not same and fresh.verdict == change.effect.verdict
+        proof = Proof(confirmed=confirmed, same_image=same, fresh=fresh)
+        return replace(change, proof=proof, confidence=1 - fresh.p_value if confirmed else 0.0)
 
     def _sides(self, change: Culprit) -> tuple[str, str]:
         """The kernel to compare a culprit with, and the culprit's, as specs."""
@@ -126,7 +152,7 @@ class Prover:
             self.plan.comparison(base, test), mode="exact", live=None, seeds=1, fixed_seeds=True, model="full",
             machine=hardware.DEFAULT,
         )  # fmt: skip
-        return self._functions(folder, self._compare(folder, base, test, "which functions changed", plan))
+        return self._explained(folder, self._compare(folder, base, test, "which functions changed", plan))[0]
 
     def _arm(self, spec: str) -> ArmPlan:
         return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.work.progress), cc=self.plan.new.cc)
@@ -185,11 +211,11 @@ class Prover:
 
     # ---- the functions that changed
 
-    def _functions(self, folder: Path, result: AbResult) -> list[Function]:
-        """The functions that differ most, from one guest of each arm under the cost model; reports find them again."""
+    def _explained(self, folder: Path, result: AbResult) -> tuple[list[Function], list[MetLine]]:
+        """The functions and the lines that differ most, from one guest of each arm; reports find them again."""
         why = explain.find(folder, result, self.work)
         explanation, cost = why.explanation, why.cost
-        return [
+        functions = [
             Function(
                 name=row.name,
                 space=row.space,
@@ -201,6 +227,7 @@ class Prover:
             )
             for row in explain.differing(explanation, cost)[:_FUNCTIONS]
         ]
+        return functions, differing(why.lines)[:_LINES]
 
 
 def _same_side(one: Comparison, other: Comparison) -> bool:

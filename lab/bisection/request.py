@@ -12,21 +12,20 @@ from msgspec.structs import replace
 
 from lab.bisection import commit_range, series, sources
 from lab.bisection.commit_range import History
-from lab.bisection.exact_runner import chosen_metric
 from lab.bisection.plan import BisectPlan, Panics
-from lab.compare import certificates, live_guests
-from lab.compare.judge import metrics_of
-from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions
-from lab.compare.request import require_metric
+from lab.compare import certificates
+from lab.compare.judge import metric_of
+from lab.compare.plan import ArmPlan, LivePlan
+from lab.compare.request import Request, plan_of
 from lab.core import paths, records, toml
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.guests import exact, kvm
+from lab.guests import exact
 from lab.guests.costs import BASES
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import architecture, archives, trees
-from lab.kernels.spec import for_architecture
+from lab.kernels import archives, trees
+from lab.kernels.kernel import KernelSpec
 from lab.stats import defaults
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -106,7 +105,7 @@ def load(reference: str) -> Recipe:
 
 
 class BisectRequest(Options, frozen=True, kw_only=True):
-    """The options of `lab bisect`; None where nothing was typed."""
+    """The options of `lab bisect`; None if nothing was typed."""
 
     workload: str | None = None
     suite: str | None = None
@@ -121,6 +120,7 @@ class BisectRequest(Options, frozen=True, kw_only=True):
     snapshot: bool = True
     speculate: bool = True
     inside: bool = True
+    run: str | None = None
     accel: Literal["auto", "kvm", "tcg"] = "auto"
     cpus: int | None = None
     iterations: int | None = None
@@ -129,6 +129,11 @@ class BisectRequest(Options, frozen=True, kw_only=True):
         """The request with its recipe's values for the options that were not typed."""
         if self.mode == "live":
             self._refuse_exact_options()
+        if self.run is not None and (self.suite or self.metric or self.by or self.mode == "live"):
+            raise UserError(
+                "--run asks only whether a command works: no --suite, no --metric, no --by, no --mode live",
+                hint="leave the other option out",
+            )
         if self.recipe is None:
             return self
         recipe = load(self.recipe)
@@ -209,7 +214,7 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
     if request.options:
         _require_older(first, last, "options are changed on the older end")
         steps = series.options(Path(request.options[0]), Path(request.options[1]), first or "HEAD", tree)
-    elif archives.asked(request.series or ""):
+    elif archives.series(request.series or ""):
         steps = series.packages(request.series or "", first, last, progress)
     else:
         _require_older(first, last, "a series of patches is put on the older end")
@@ -231,6 +236,45 @@ def _patches(path: Path, base: str, tree: str) -> History:
     return series.patches(path, base, folder, tree)
 
 
+class _Search(Request[BisectPlan], frozen=True, kw_only=True):
+    """A search between two ends, with the defaults of what was not typed. asked: the rest of what was."""
+
+    asked: BisectRequest
+    terms: Terms
+    ends: tuple[str, str]
+    command: list[str]
+
+    @property
+    def kernels(self) -> Sequence[str]:
+        """Both ends."""
+        return self.ends
+
+    def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> BisectPlan:
+        """The plan of the search."""
+        asked, (workload, cases) = self.asked, selection.select(self.workload[0])
+        old, new = (ArmPlan(spec=spec, cc=self.cc) for spec in specs)
+        return BisectPlan(
+            **self.common(live),
+            terms=self.terms,
+            old=old,
+            new=new,
+            workload=asked.suite or workload.name,
+            case=None if asked.suite or len(cases) > 1 else cases[0].name,
+            selection=asked.suite or selection.canonical(self.workload[0]),
+            suite=asked.suite,
+            metric=self.metric or asked.metric or None,
+            confidence=defaults.CONFIDENCE if asked.confidence is None else asked.confidence,
+            seeds=asked.seeds,
+            probes=PROBES if asked.probe is None else asked.probe,
+            panics=asked.panics or "untestable",
+            speculate=asked.speculate and live is None,
+            command=self.command,
+            layouts_sd=_layouts_sd(asked, live, workload, cases[0]) if live else None,
+            inside=asked.inside,
+            run=asked.run,
+        )
+
+
 def plan_for(
     request: BisectRequest, terms: Terms, ends: tuple[str, str], command: Sequence[str], progress: Progress
 ) -> BisectPlan:
@@ -239,63 +283,40 @@ def plan_for(
         raise UserError("what is to be measured? give --workload NAME[:CASE], --suite NAME, or a --recipe")
     if request.workload and request.suite:
         raise UserError("--suite and --workload exclude each other", hint="leave one of them out")
+    if request.run is not None and request.model is None:
+        request = replace(request, model="none")
     selections = (request.workload,) if request.workload else selection.suite(request.suite or "").selections
-    if request.arch:
-        guests = architecture.load(request.arch).name
-        ends = (for_architecture(ends[0], guests), for_architecture(ends[1], guests))
-    names = ("tree", "model", "machine", "threshold", "cc")
+    names = ("tree", "arch", "model", "machine", "threshold", "cc")
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
-    options = MeasureOptions(
-        workload=selections, metric=request.metric or None, max_seeds=request.max_seeds, qemu=request.qemu,
-        guest_timeout=request.guest_timeout, snapshot=request.snapshot, **given,
-    )  # fmt: skip
-    options.require()
-    workload, cases = selection.select(selections[0])
-    live = _live_plan(request, workload, cases)
-    if live is None:
-        require_metric(options)
-    old, new = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve(ends, progress))
-    if live is not None:
-        architecture.require_default("--mode live", [old.spec.architecture, new.spec.architecture])
-    options = options.for_kernels((old.spec, new.spec))
-    return BisectPlan(
-        **options.common(live),
-        terms=terms,
-        old=old,
-        new=new,
-        workload=request.suite or workload.name,
-        case=None if request.suite or len(cases) > 1 else cases[0].name,
-        selection=request.suite or selection.canonical(selections[0]),
-        suite=request.suite,
-        metric=options.metric,
-        confidence=defaults.CONFIDENCE if request.confidence is None else request.confidence,
-        seeds=request.seeds,
-        probes=PROBES if request.probe is None else request.probe,
-        panics=request.panics or "untestable",
-        speculate=request.speculate and live is None,
-        command=list(command),
-        layouts_sd=_layouts_sd(request, live, workload, cases[0]) if live else None,
-        inside=request.inside,
-    )
-
-
-def _layouts_sd(request: BisectRequest, live: LivePlan, workload: Workload, case: Case) -> float | None:
-    """The distance of layouts in a case, by this host's certificates."""
-    metric = chosen_metric(metrics_of(workload, workload.metrics, modelled=False), request.metric)
-    present = certificates.setup(exact.find_qemu(request.qemu).version)
-    name = f"{workload.name}:{case.name}"
-    return certificates.layouts_sd(name, metric.name, present, accelerator=live.accelerator)
-
-
-def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]) -> LivePlan | None:
-    """The plan of the boots in live mode; None in exact mode. `UserError` for what does not fit."""
-    if request.mode != "live":
+    if request.mode == "live":
+        _require_one_case(request, *selection.select(selections[0]))
+        # Of the comparison with the culprit taken out; the search has limits of its own.
+        given |= {"perf": False, "max_rounds": defaults.MAX_ROUNDS}
+    else:
+        given["metric"] = request.metric or None
         if request.accel != "auto" or request.cpus is not None or request.iterations is not None:
             raise UserError(
                 "--accel, --cpus and --iterations require --mode live",
                 hint="in exact mode vCPUs that contend are part of a workload's name: -w contention@4:fstat",
             )
-        return None
+    asked = _Search(
+        asked=request, terms=terms, ends=ends, command=list(command), workload=selections, mode=request.mode,
+        accel=request.accel, cpus=request.cpus, iterations=request.iterations, max_seeds=request.max_seeds,
+        qemu=request.qemu, guest_timeout=request.guest_timeout, snapshot=request.snapshot, **given,
+    )  # fmt: skip
+    return plan_of(asked, progress)
+
+
+def _layouts_sd(request: BisectRequest, live: LivePlan, workload: Workload, case: Case) -> float | None:
+    """The distance of layouts in a case, by this host's certificates."""
+    metric = metric_of(workload, request.metric, modelled=False)
+    present = certificates.setup(exact.find_qemu(request.qemu).version)
+    name = f"{workload.name}:{case.name}"
+    return certificates.layouts_sd(name, metric.name, present, accelerator=live.accelerator)
+
+
+def _require_one_case(request: BisectRequest, workload: Workload, cases: Sequence[Case]) -> None:
+    """Refuse what does not fit live mode."""
     if request.suite:
         raise UserError("live mode searches with one case, and a suite has many", hint="name one by --workload")
     if request.panics == "bad":
@@ -308,10 +329,4 @@ def _live_plan(request: BisectRequest, workload: Workload, cases: Sequence[Case]
             f"live mode searches with one case, and {workload.name} has {len(cases)}",
             hint=f"name it, as in --workload {workload.name}:{cases[0].name}",
         )
-    chosen_metric(metrics_of(workload, workload.metrics, modelled=False), request.metric)
-    return live_guests.plan(
-        [(workload, cases)],
-        kvm.accelerator(request.accel, request.qemu, Progress(), guest_timeout_s=request.guest_timeout), request.cpus,
-        # Of the comparison with the culprit taken out; the search has limits of its own.
-        max_rounds=defaults.MAX_ROUNDS, iterations=request.iterations,
-    )  # fmt: skip
+    metric_of(workload, request.metric, modelled=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
 import re
 import shutil
 from collections.abc import Sequence
@@ -11,12 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from lab.bisection.commit_range import Candidate, History, Kind
-from lab.core import git
 from lab.core.errors import UserError
-from lab.core.process import CommandFailed
 from lab.core.progress import QUIET, Progress
 from lab.core.text import plural
 from lab.kernels import archives, spec
+from lab.kernels import patches as mailed
 
 _PATCHES = ("*.patch", "*.diff", "*.eml")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
@@ -28,8 +25,11 @@ def packages(pattern: str, old: str | None, new: str | None, progress: Progress 
     Settings behind the pattern (`@mount.fs=ext4`) are those of each.
     """
     named, mark, settings = pattern.partition("@")
-    _, archive, body = _asked(named)
-    found = archive.matching(body, progress)
+    asked = archives.series(named)
+    if asked is None:
+        kinds = ", ".join(f"{word}:" for word in (*archives.ARCHIVES, "dir"))
+        raise UserError(f"{named} names no package", hint=f"a series has those of {kinds}")
+    found = asked[0].matching(asked[1], progress)
     names = [package.name for package in found]
     if len(names) < 2:
         raise UserError(
@@ -45,61 +45,45 @@ def packages(pattern: str, old: str | None, new: str | None, progress: Progress 
     )
 
 
-def _asked(text: str) -> archives.Asked:
-    """The archive that a pattern or an end is about."""
-    if (found := archives.asked(text)) is None:
-        raise UserError(f"{text} names no package", hint=f"a series has those of {', '.join(archives.ARCHIVES)}:")
-    return found
-
-
 def _index(names: Sequence[str], end: str | None, default: int) -> int:
     if end is None:
         return default
-    asked = archives.asked(end)
-    name = asked.archive.name_in(asked.body) if asked else end
+    asked = archives.series(end)
+    name = asked[0].name_in(asked[1]) if asked else end
     if name not in names:
         raise UserError(f"{end} is not in the series", hint=f"it has {', '.join(names)}")
     return names.index(name)
 
 
 def patches(series: Path, base: str, into: Path, tree: str | None) -> History:
-    """The patches of a folder (by name) or of a mailbox (in its order), each on top of the ones before it.
+    """The patches of a folder (by name) or of a mailbox (as `+FILE` takes it), each on top of the ones before it.
 
     into: the folder for the patches of a mailbox, which must last as long as the bisection.
     """
-    files = _files(series, into)
+    files = _of_folder(series) if series.is_dir() else _of_mailbox(series, into)
     if not files:
         raise UserError(f"{series} has no patches in it", hint=f"a folder of {', '.join(_PATCHES)}, or a mailbox")
     revision, suffix = spec.split(base)
     steps = [(base, base, base)]
     applied = revision
-    for file in files:
+    for file, title in files:
         applied += f"+{file}"
-        steps.append((file.name, _title(file), applied + suffix))
+        steps.append((file.name, title, applied + suffix))
     return _line("patches", steps, tree)
 
 
-def _files(series: Path, into: Path) -> list[Path]:
-    if series.is_dir():
-        return sorted(path.resolve() for kind in _PATCHES for path in series.glob(kind))
-    try:
-        shutil.rmtree(into, ignore_errors=True)
-        into.mkdir(parents=True)
-        git.run("mailsplit", "--keep-cr", f"-o{into}", "--", series.resolve())
-    except CommandFailed as error:
-        raise UserError(f"{series} is no mailbox that git can split: {error.message}") from error
-    return [_as_patch(path) for path in sorted(into.glob("[0-9]*"))]
+def _of_folder(series: Path) -> list[tuple[Path, str]]:
+    files = sorted(path.resolve() for kind in _PATCHES for path in series.glob(kind))
+    return [(file, mailed.read(file)[0].title) for file in files]
 
 
-def _as_patch(path: Path) -> Path:
-    """Rename a file so that a spec takes it for a patch."""
-    target = path.with_name(f"{path.name}.patch") if path.suffix != ".patch" else path
-    return path.rename(target)
-
-
-def _title(file: Path) -> str:
-    message = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
-    return " ".join(str(message["Subject"] or file.name).split())
+def _of_mailbox(series: Path, into: Path) -> list[tuple[Path, str]]:
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    found = {into / f"{number:04}.patch": patch for number, patch in enumerate(mailed.read(series), start=1)}
+    for file, patch in found.items():
+        file.write_bytes(patch.diff)
+    return [(file, patch.title) for file, patch in found.items()]
 
 
 def options(first: Path, last: Path, base: str, tree: str | None) -> History:

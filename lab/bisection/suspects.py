@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from lab.bisection.hunks import Difference, hunk_at
+from lab.bisection.hunks import Difference, distances
 
 _QUOTED = re.compile(r"[\u2018'`]([^\u2018\u2019'`]+)[\u2019']")
 _MISSING = re.compile(
@@ -39,8 +39,11 @@ def tiers(difference: Difference) -> list[list[int]]:
     for number, hunk in enumerate(difference.hunks):
         # A header declares functions: what it has inline has no function of its own to be named.
         inside = 0.0 if hunk.path.endswith(".h") else sum(named.get(name, 0.0) for name in hunk.functions)
-        scores[hunk.path] += 3 * inside + sum(named[name] for name in words[number] & named.keys())
-    first = [path for path in sorted(scores, key=lambda path: -scores[path]) if scores[path] > 0]
+        mentioned = 0.0 if hunk.whole else sum(named[name] for name in words[number] & named.keys())
+        scores[hunk.path] += 3 * inside + mentioned
+    # A file with many hunks hardly builds without those of other files.
+    each = {path: score / len(by_path[path]) for path, score in scores.items() if score > 0}
+    first = sorted(each, key=lambda path: -each[path])
     found, seen = [], set[str]()
     alone = [[path] for path in first[:4]]
     for paths in (*alone, _akin(difference, first[:4]), first[4:], _beside(difference, first)):
@@ -85,12 +88,12 @@ def by_suspicion(difference: Difference, numbers: Collection[int]) -> list[int]:
 
 
 def clusters(difference: Difference, numbers: Sequence[int]) -> list[list[int]]:
-    """Hunks that share a name which only one end has, put together: one hardly builds without the other.
+    """Hunks that share a name which only one end has, or a function whose head changed, put together.
 
-    In the given order.
+    One hardly builds without the other. In the given order.
     """
     before, after = (_words(difference, numbers, side) for side in "-+")
-    one_sided = before ^ after
+    one_sided = (before ^ after).union(*(difference.hunks[number].heads for number in numbers))
     groups: list[tuple[list[int], set[str]]] = []
     for number in numbers:
         words = set(difference.words[number] & one_sided)
@@ -137,7 +140,10 @@ def _names(errors: Sequence[str]) -> list[str]:
 
 
 def additions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
-    """The hunks to take, too: those that bring a name which a failed build misses, or remove one that it has twice."""
+    """The hunks to take, too: those that bring a name which a failed build misses, or remove one that it has twice.
+
+    Hunks in which it fails are among them, although they are as the new end has them: hunks that they need were taken.
+    """
     found: list[int] = []
     for names, side in ((said.missing, "-"), (said.twice, "+")):
         for name in names:
@@ -151,6 +157,7 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
             for number, hunk in enumerate(difference.hunks)
             if number not in taken and PurePosixPath(hunk.path) in (folder / "Makefile", PurePosixPath(f"{target}.c"))
         ]
+    found += [number for number, away in _near(difference, taken, said, taken_ones=False) if not away]
     found = list(dict.fromkeys(found))
     return found if len(found) <= MOST_ADDED else []
 
@@ -160,24 +167,23 @@ def omissions(difference: Difference, taken: Collection[int], said: Complaint) -
 
     Where there are none, those that have a name of it.
     """
-    found = [number for path, line in said.places for number in _at(difference, taken, path, line)]
+    found = [number for number, _ in _near(difference, taken, said, taken_ones=True)]
     if not found:
         names = set(said.names)
         found = [number for number in sorted(taken) if difference.words[number] & names]
     return list(dict.fromkeys(found))
 
 
-def _at(difference: Difference, taken: Collection[int], path: str, line: int) -> Iterator[int]:
-    numbers = difference.by_path.get(_source(difference, path), [])
-    place = hunk_at(line, [(difference.hunks[number], number in taken) for number in numbers])
-    if place is not None:
-        yield numbers[place]
-
-
-def spread(difference: Difference, before: Collection[int], said: Complaint) -> bool:
-    """True if a build fails in a file of which no hunk was taken before more were added."""
-    files = set(difference.paths(before))
-    return any(_source(difference, path) not in files for path, _ in said.places)
+def _near(
+    difference: Difference, taken: Collection[int], said: Complaint, *, taken_ones: bool
+) -> Iterator[tuple[int, int]]:
+    """For each place of a complaint the nearest hunk of its file that is taken, or that is not, and its distance."""
+    for path, line in said.places:
+        numbers = difference.by_path.get(_source(difference, path), [])
+        away = distances(line, [(difference.hunks[number], number in taken) for number in numbers])
+        near = [each for each in zip(away, numbers, strict=True) if (each[1] in taken) == taken_ones]
+        if near:
+            yield min(near)[1], min(near)[0]
 
 
 def _source(difference: Difference, path: str) -> str:

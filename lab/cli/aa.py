@@ -19,7 +19,6 @@ from lab.compare.plan import Plan
 from lab.compare.request import ComparisonRequest, plan_of
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.progress import Progress
 from lab.guests.exact import find_qemu
 from lab.history import remember
 from lab.kernels.layout import name_of
@@ -77,10 +76,16 @@ def aa(
     if (spec is None) == (resume is None):
         raise UserError("a kernel is needed, or --resume ID", hint="e.g. lab aa deb:6.12 -w alloc-burst:layout-4632k")
     test = with_layout(spec, layout) if spec and layout else spec
-    asked = msgspec.convert({**options.with_command(rest), "base": spec, "test": test}, ComparisonRequest)
+    # All of them are measured, decided or not, to know how much they scatter.
+    if rest["mode"] == "live":
+        rest["rounds"] = rest["rounds"] or ROUNDS
+    else:
+        rest["seeds"] = rest["seeds"] or defaults.SEEDS
+    arms = {"base": spec, "test": test, "certificate": True}
+    asked = msgspec.convert({**options.with_command(rest), **arms}, ComparisonRequest)
     with (
         options.work(jobs, budget) as work,
-        options.result_folder(resume, result, _load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),
+        options.result_folder(resume, result, _load_plan, lambda: plan_of(asked, work.progress)) as (folder, plan),
     ):
         finished = measure_aloud(plan, folder, work)
         remember(folder, work.progress)
@@ -89,17 +94,6 @@ def aa(
     _print(made, as_json=as_json)
     ab.require_every_case(finished)
     return 0
-
-
-def _plan(asked: ComparisonRequest, progress: Progress) -> Plan:
-    """All rounds or seeds are measured, decided or not, to know how much they scatter."""
-    plan = plan_of(asked, progress)
-    live = plan.live
-    if live is not None:
-        live = msgspec.structs.replace(live, max_rounds=asked.rounds or ROUNDS, fixed_rounds=True)
-    return msgspec.structs.replace(
-        plan, seeds=asked.seeds or defaults.SEEDS, fixed_seeds=True, certificate=True, live=live
-    )  # fmt: skip
 
 
 def _load_plan(folder: Path) -> Plan:

@@ -17,6 +17,7 @@ from rich.console import Console
 from lab.cli import options
 from lab.cluster import exact_only
 from lab.compare import result_folders, results
+from lab.compare.attribution import attributed
 from lab.compare.comparison import measure, measure_aloud
 from lab.compare.explain import CaseExplanation, find
 from lab.compare.plan import Plan
@@ -58,7 +59,7 @@ class _Comparison(options.MeasuringCommand):
     help="Architecture of the guests (x86_64); several: one beside the other.",
 )
 @options.metric
-@options.measured(max_seeds=defaults.MAX_SEEDS)
+@options.measured(max_seeds=defaults.MAX_SEEDS, suite="quick")
 @options.live()
 @click.option("--base-cc", help="Compiler of the base kernel.")
 @click.option("--test-cc", help="Compiler of the test kernel.")
@@ -68,7 +69,11 @@ class _Comparison(options.MeasuringCommand):
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
 @options.executor()
-@click.option("--explain", is_flag=True, help="Also say why the case that changed most did, as `lab explain` does.")
+@click.option(
+    "--explain/--no-explain",
+    default=None,
+    help="Also print what `lab explain` does; or leave out the sentence about the functions behind the change.",
+)
 @click.option("--robust", is_flag=True, help="Also say whether verdicts hold at other costs and on other machines.")
 @click.option("--watch", is_flag=True, help="Compare again at every save of `--test worktree`, in a line each.")
 @options.json_output
@@ -80,7 +85,7 @@ def ab(
     budget: float | None,
     fail_on: str | None,
     require_verdict: bool,
-    explain: bool,
+    explain: bool | None,
     robust: bool,
     watch: bool,
     cluster: str | None,
@@ -94,7 +99,7 @@ def ab(
 
     \b
     Examples:
-      lab ab deb:6.1 deb:6.12 --suite quick
+      lab ab deb:6.1 deb:6.12
       lab ab deb:6.1 deb:6.12 -- ./program --of-mine
       lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5 -w alloc-burst:layout-4632k
     """
@@ -109,16 +114,18 @@ def ab(
     if len(guests := asked.architectures) > 1:
         _require_one_result("--arch with several names", once=resume or result or explain or robust)
         with options.work(jobs, budget, cluster, share) as work:
-            return _side_by_side(asked, guests, failing, work, as_json=as_json)
+            return _side_by_side(asked, guests, failing, work, as_json=as_json, explain=explain is not False)
     with (
         options.work(jobs, budget, cluster, share) as work,
         options.result_folder(resume, result, load_plan, lambda: plan_of(asked, work.progress)) as (folder, plan),
     ):
         exact_only(cluster, plan.mode)
         finished = measure_aloud(_with_robust(plan) if robust else plan, folder, work)
+        finished, reason = attributed(folder, finished, work) if explain is not False else (finished, None)
         remember(folder, work.progress)
-        reason = find(folder, finished, work) if explain else None
-    _print(finished, reason, as_json=as_json)
+        if explain:
+            reason = reason or find(folder, finished, work)
+    _print(finished, reason if explain else None, as_json=as_json)
     require_every_case(finished)
     if finished.verdict in failing:
         return 1
@@ -146,7 +153,13 @@ def _arms(kernels: Sequence[str]) -> dict[str, str]:
 
 
 def _side_by_side(
-    asked: ComparisonRequest, guests: Sequence[str], fail_on: Container[Outcome], work: Work, *, as_json: bool
+    asked: ComparisonRequest,
+    guests: Sequence[str],
+    fail_on: Container[Outcome],
+    work: Work,
+    *,
+    as_json: bool,
+    explain: bool,
 ) -> int:
     """Compare in guests of each architecture, by what all of them have, and print the results as one table."""
     from lab.report import document, inputs  # they bring bisections along
@@ -159,7 +172,8 @@ def _side_by_side(
         folder = result_folders.new_folder(None)
         with result_folders.claimed(folder):
             result_folders.store_plan(folder, plan)
-            finished.append(measure_aloud(plan, folder, work))
+            one = measure_aloud(plan, folder, work)
+            finished.append(attributed(folder, one, work)[0] if explain else one)
         remember(folder, work.progress)
     comparisons = inputs.open_comparisons([one.result for one in finished])
     click.echo(document.comparison(comparisons) if as_json else text.comparison(comparisons), nl=False)
@@ -176,7 +190,7 @@ _POLL_PAUSES = 3
 
 def _require_watchable(asked: ComparisonRequest, *, once: object) -> None:
     """Refuse `--watch` for what does not change, and with what is for one result."""
-    if parse(asked.test or "").kind != "worktree":
+    if parse(str(asked.test or "")).kind != "worktree":
         raise UserError("--watch is for uncommitted work", hint="give --test worktree, or --test worktree:PATH")
     if asked.mode == "live":
         raise UserError("--watch requires --mode exact", hint="leave --mode out")
@@ -202,7 +216,7 @@ def _watch(asked: ComparisonRequest, work: Work) -> int:
     seen: Source | None = None
     while not work.out_of_time:
         began = time.monotonic()
-        source = resolve(asked.test or "", asked.tree).source
+        source = resolve(str(asked.test or ""), asked.tree).source
         if source == seen:
             time.sleep(max(_POLL_S, _POLL_PAUSES * (time.monotonic() - began)))
             continue

@@ -189,7 +189,8 @@ def bisect(
 ) -> None:
     """Find the commit of a case's step between two kernels, where a tree of `lab tree list` has both releases.
 
-    With --data, the commit is written into that atlas. Exits 5 when there is no culprit.
+    Between two sources of packages (src:), which have no history, it finds the hunks. With --data, the cause is written
+    into that atlas. Exits 5 when there is no culprit.
 
     \b
     Example:
@@ -201,11 +202,11 @@ def bisect(
     with options.work(jobs, budget, cluster, share) as work:
         found = commits.bisect(info, first, last, known.bases[0], work)
     if data:
-        records.write_atomic(data, atlas_data.encode(commits.added(known, found)))
+        records.write_atomic(data, records.sealed(atlas_data.encode(commits.added(known, found))))
     if as_json:
         options.print_json(found)
     else:
-        click.echo(visible(f'{info.name}, {first.version} to {last.version}: {found.commit[:12]} ("{found.subject}")'))
+        click.echo(visible(f"{info.name}, {first.version} to {last.version}: {found.text}"))
 
 
 @atlas.command("site")

@@ -17,6 +17,7 @@ from lab.compare import result_folders
 from lab.core.errors import UserError
 from lab.core.text import visible
 from lab.guests import hardware
+from lab.guests.host_commands import command_workload
 from lab.history import remember
 from lab.report import bisection_text
 from lab.stats import defaults
@@ -92,7 +93,9 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
 )
 @options.tree
 @click.option(
-    "--series", metavar="deb:PATTERN|MAILBOX|FOLDER", help="Search packages by version, or patches put on --good."
+    "--series",
+    metavar="deb:PATTERN|dir:PATTERN|MAILBOX|FOLDER",
+    help="Search packages by version, or patches put on --good.",
 )
 @click.option(
     "--options",
@@ -100,6 +103,10 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
     metavar="LIST LIST",
     help="Search the options that two kconfigs, or lists of settings, differ in.",
 )
+@click.option(
+    "--run", metavar="COMMAND", help="Search by whether this command of this host works in the guest, or fails."
+)
+@click.option("--file", metavar="PATH", multiple=True, help="With --run: a file or folder for the command.")
 @click.option(
     "--by",
     type=click.Choice(["files", "hunks"]),
@@ -137,6 +144,7 @@ def bisect(
     share: str | None,
     result: Path | None,
     as_json: bool,
+    file: tuple[str, ...],
     **rest: Any,
 ) -> int:
     """Find the commit that changed a measurement, say how sure that is, and prove it.
@@ -149,6 +157,7 @@ def bisect(
       lab bisect --old efa7df3e3bb5^ --new HEAD -w alloc-burst:layout-4632k
       lab bisect --mode live --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
       lab bisect --series 'deb:linux-image-6.12.*-cloud-amd64' -w alloc-burst:alternate-2048k-1400k
+      lab bisect --series 'deb:linux-image-6.*-cloud-amd64' --run ./uses-a-new-call
       lab bisect --by hunks --old src:trixie-backports/7.2 --new src:trixie-backports/7.3 -w syscalls:pipe-stream
       lab bisect --cluster tcp://head:8786 --share /net/lab --good v6.6 --bad v6.7 -w alloc-burst:layout-4632k
       lab bisect --recipe alloc-burst
@@ -160,6 +169,12 @@ def bisect(
             )
         return 0
     rest["mode"] = exact_only(cluster, rest["mode"])
+    if rest["run"] is not None:
+        if rest["workload"]:
+            raise UserError("--run and --workload exclude each other", hint="leave one of them out")
+        rest["workload"] = str(command_workload(rest["run"], [Path(one) for one in file]))
+    elif file:
+        raise UserError("--file brings a file along for the command of --run", hint="give one, or leave --file out")
     wanted = BisectRequest(**rest, paths=ctx.meta[_PATHS])
     with options.work(jobs, budget, cluster, share) as work:
         plan, history = request.plan(wanted, _command(ctx.meta[_ARGUMENTS]), work.progress)

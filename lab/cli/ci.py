@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from lab import report
 from lab.cli import ab, options
@@ -19,8 +18,8 @@ from lab.compare import result_folders
 from lab.compare.comparison import measure_aloud
 from lab.compare.explain import find
 from lab.compare.measurement import Measurement
-from lab.compare.plan import ArmPlan, Plan
-from lab.compare.request import ComparisonRequest, plan_around
+from lab.compare.plan import Plan
+from lab.compare.request import ComparisonRequest, plan_of
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import HostFailed, LabError, UserError
@@ -30,7 +29,7 @@ from lab.core.process import CommandFailed
 from lab.core.progress import Progress
 from lab.core.text import plural, visible_lines
 from lab.guests import image
-from lab.guests.initrd import PROGRAM_OF, command_workload
+from lab.guests.host_commands import PROGRAM_OF, command_workload
 from lab.guests.run import Arm
 from lab.history import remember
 from lab.kernels import compilers, trees
@@ -42,7 +41,6 @@ from lab.stats.verdict import Outcome, distance
 from lab.workloads import selection
 
 _BUDGET_S = 1800.0
-_SUITE = "quick"
 _FILES_NAMED = 8
 
 
@@ -69,7 +67,7 @@ class Nothing(Exception):
     "--base-program", metavar="PATH", help="With --exec and one --kernel: the program as built from the change's base."
 )
 @options.metric
-@options.measured(max_seeds=defaults.MAX_SEEDS)
+@options.measured(max_seeds=defaults.MAX_SEEDS, suite="quick")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
@@ -178,20 +176,21 @@ def _parted(source: Repo, base: str, head: str) -> str:
 def _plan(
     specs: Sequence[str], tree: str | None, base_program: str | None, rest: dict[str, Any], progress: Progress
 ) -> Plan:
-    """The plan of a comparison in exact mode; the quick suite where nothing else is asked for."""
+    """The plan of a comparison in exact mode."""
     if rest["exec"] is not None:
         program = Path(base_program) if base_program else None
         rest["workload"] = (
-            str(command_workload(rest["exec"], [Path(one) for one in rest["file"]], base_program=program)),
+            str(
+                command_workload(
+                    rest["exec"], [Path(one) for one in rest["file"]], base_program=program, clocked=rest["clocked"]
+                )
+            ),
         )
     elif base_program:
         raise UserError("--base-program requires --exec", hint="give the command that runs the program")
-    elif click.get_current_context().get_parameter_source("workload") is ParameterSource.DEFAULT and not rest["suite"]:
-        rest["suite"], rest["workload"] = _SUITE, selection.suite(_SUITE).selections
-    asked = msgspec.convert({**rest, "tree": tree, "mode": "exact"}, ComparisonRequest)
-    asked.require()
-    base, test = (ArmPlan(spec=spec, cc=asked.cc) for spec in asked.resolve(specs, progress))
-    return plan_around(asked, base, test, progress)
+    base, test = specs
+    asked = {**rest, "base": base, "test": test, "tree": tree, "mode": "exact"}
+    return plan_of(msgspec.convert(asked, ComparisonRequest), progress)
 
 
 def _require_inputs_changed(plan: Plan) -> None:

@@ -25,7 +25,7 @@ _AS_ROOT = f"as root, run `{shlex.quote(sys.executable)} -m lab doctor --install
 
 @click.command()
 @click.option("--qemu", default=QEMU, show_default=True, help="The QEMU to examine.")
-@click.option("--install", is_flag=True, help="Install the distribution's packages that the lab needs.")
+@click.option("--install", is_flag=True, help="Install the packages that the lab needs; QEMU 10 beside the host's.")
 @click.option("--fix", is_flag=True, help="Set this machine up for live mode: governor, turbo, THP, KSM, swap.")
 @click.option("--without-smt", is_flag=True, help="With --fix: hyper-threads off, too.")
 @click.option("--restore", is_flag=True, help="Put back what --fix changed.")
@@ -34,8 +34,9 @@ _AS_ROOT = f"as root, run `{shlex.quote(sys.executable)} -m lab doctor --install
 def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool, check: bool, as_json: bool) -> int:
     """Show what this machine can do, what not, and what to do about it. Exits 4 if something is missing.
 
-    --install needs root or sudo. --fix and --restore need root (or sudo without a password), and exit 4 if nothing
-    could be set or a switch refused.
+    --install needs root or sudo. For vCPUs that contend it also unpacks QEMU of the release's backports into the
+    cache. --fix and --restore need root (or sudo without a password), and exit 4 if nothing could be set or a switch
+    refused.
 
     \b
     Examples:
@@ -52,7 +53,7 @@ def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool
     if without_smt and not fix:
         raise click.UsageError("--without-smt requires --fix")
     if install:
-        _install()
+        _install(qemu)
     if not fix and not restore:
         findings = examine(qemu)
         _print(findings, None, as_json=as_json)
@@ -62,22 +63,31 @@ def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool
     return 0 if set_up.succeeded(changes) or (restore and not changes) else 4
 
 
-def _install() -> None:
-    """Install the packages as root, or by sudo, which may ask for a password on a terminal."""
-    password = None
-    if os.geteuid() != 0:
-        if shutil.which("sudo") is None:
-            raise HostFailed("packages are installed as root, and there is no sudo", hint=_AS_ROOT)
-        try:
-            run(["sudo", "--non-interactive", "true"])
-        except CommandFailed as error:
-            if not sys.stdin.isatty():
-                raise HostFailed("sudo asks for a password, and there is no terminal", hint=_AS_ROOT) from error
-            password = str(click.prompt("Password for sudo", hide_input=True, err=True))
-            _require_accepted(password)
+def _install(qemu: str) -> None:
+    """Install the packages that are missing, and QEMU of the backports where the host's own cannot end turns."""
+    password = _password() if (needed := set_up.needs_packages()) else None
     with Progress() as progress:
-        progress.log(f"installing {plural(len(set_up.host_packages()), 'package')}")
-        set_up.install(password)
+        if needed:
+            progress.log(f"installing {plural(len(set_up.host_packages()), 'package')}")
+            set_up.install(password)
+        set_up.add_contention(qemu, progress)
+
+
+def _password() -> str | None:
+    """The password for sudo; None for root, and where sudo asks for none."""
+    if os.geteuid() == 0:
+        return None
+    if shutil.which("sudo") is None:
+        raise HostFailed("packages are installed as root, and there is no sudo", hint=_AS_ROOT)
+    try:
+        run(["sudo", "--non-interactive", "true"])
+    except CommandFailed as error:
+        if not sys.stdin.isatty():
+            raise HostFailed("sudo asks for a password, and there is no terminal", hint=_AS_ROOT) from error
+        password = str(click.prompt("Password for sudo", hide_input=True, err=True))
+        _require_accepted(password)
+        return password
+    return None
 
 
 def _require_accepted(password: str) -> None:

@@ -194,8 +194,8 @@ def choose(items: Sequence[Item], *, older_than_s: float, at_most: int | None, n
     return chosen
 
 
-def collect(*, older_than_s: float, at_most: int | None, dry_run: bool) -> tuple[list[Item], int]:
-    """Delete what is chosen and not in use; returns that, and the bytes that are left."""
+def collect(*, older_than_s: float, at_most: int | None, dry_run: bool) -> tuple[list[Item], list[Item]]:
+    """Delete what is chosen and not in use; returns that, and what is kept."""
     everything = items()
     deleted = []
     for item in choose(everything, older_than_s=older_than_s, at_most=at_most, now=time.time()):
@@ -206,7 +206,16 @@ def collect(*, older_than_s: float, at_most: int | None, dry_run: bool) -> tuple
                 item.delete()
     if not dry_run:
         store.collect_garbage(float("inf"), dry_run=False)  # leftovers of builds that were killed
-    return deleted, sum(item.size for item in everything) - sum(item.size for item in deleted)
+    return deleted, [item for item in everything if item not in deleted]
+
+
+def _sizes(found: Sequence[Item]) -> str:
+    """The size of all items, and of those of each kind; empty without any."""
+    by_kind: dict[str, int] = {}
+    for item in found:
+        by_kind[item.kind] = by_kind.get(item.kind, 0) + item.size
+    kinds = [f"{kind} {size >> 20}" for kind, size in sorted(by_kind.items(), key=lambda each: -each[1])]
+    return f"{sum(by_kind.values()) >> 20} MiB ({', '.join(kinds)})" if kinds else ""
 
 
 class Size(click.ParamType[int]):
@@ -240,14 +249,16 @@ def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> Non
     Example:
       lab gc --older-than 14d --size 20G
     """
-    deleted, left = collect(older_than_s=older_than, at_most=size, dry_run=dry_run)
+    deleted, kept = collect(older_than_s=older_than, at_most=size, dry_run=dry_run)
+    left = sum(item.size for item in kept)
     if as_json:
         rows = [{"path": str(item.path), "kind": item.kind, "size": item.size} for item in deleted]
         options.print_json({"schema": "lab.gc/1", "dry_run": dry_run, "removed": rows, "left": left})
         return
     for item in deleted:
         click.echo(f"{'would remove' if dry_run else 'removed'} {item.kind} {item.path} ({item.size >> 10} KiB)")
-    freed = sum(item.size for item in deleted)
-    click.echo(f"{freed >> 20} MiB {'would be ' if dry_run else ''}free, {left >> 20} MiB left")
+    nothing = f"nothing: all was used within {older_than / 86400:g} days"
+    click.echo(f"{'would free' if dry_run else 'freed'} {_sizes(deleted) or nothing}")
+    click.echo(f"{'would keep' if dry_run else 'kept'} {_sizes(kept) or 'nothing that can be made again'}")
     if size is not None and left > size:
         click.echo(f"that is more than {size >> 20} MiB: the rest was used within a day, or is in use", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 from sqlalchemy.engine import Connection
@@ -13,9 +14,9 @@ from lab.core.git import short
 from lab.core.progress import Progress
 from lab.core.text import number, plural, visible
 from lab.history import index, trends
-from lab.history.database import anew, is_shared, opened
+from lab.history.database import anew, opened
 from lab.history.trends import Change, Dot, SeriesFilter, SideBySide, Summary, Trend
-from lab.nightly import team
+from lab.nightly import status
 from lab.stats.verdict import percent
 
 
@@ -94,13 +95,13 @@ def show(database: str | None, as_json: bool, **which: str | None) -> None:
     Example:
       lab history show -w alloc-burst --metric '*'
     """
-    with _reading(database, **which) as (name, connection, wanted):
+    with _reading(database, **which) as (path, connection, wanted):
         series = trends.list_series(connection, wanted)
     if as_json:
-        options.print_json({"schema": "lab.history/1", "database": name, "series": series})
+        options.print_json({"schema": "lab.history/1", "database": str(path), "series": series})
         return
     _print(series_lines(series))
-    click.echo(f"{len(series)} series in {name}")
+    click.echo(f"{len(series)} series in {path}")
 
 
 @history.command()
@@ -144,49 +145,43 @@ def compare(base: str, test: str, database: str | None, as_json: bool, **which: 
 @history.command()
 @options.database
 def rebuild(database: str | None) -> None:
-    """Rebuild the index from the stored results of this machine.
+    """Rebuild the index from the stored results.
 
     \b
     Example:
-      lab history rebuild --database postgresql://lab@db.example.org/lab
+      lab history rebuild
     """
     with Progress() as progress, anew(database, progress) as base:
         count = index.rebuild(base, progress)
-        if is_shared(database):
-            team.write(base)
-    click.echo(f"{count} results are in {base.name}")
+    click.echo(f"{count} results are in {base.path}")
 
 
 @history.command()
 @click.argument("event", metavar="EVENT")
 @click.option("--note", default="", help="Why it may stay.")
-@options.database
-def ack(event: str, note: str, database: str | None) -> None:
+def ack(event: str, note: str) -> None:
     """Acknowledge a change that `lab nightly` reported: later nights compare with the new level.
-
-    With a shared database, EVENT or HOST/EVENT can also name an event of another machine.
 
     \b
     Example:
       lab history ack mainline.6.1 --note 'the price of the security fix'
     """
-    with Progress() as progress:
-        team.acknowledge(event, note, database, progress)
+    status.acknowledge(event, note)
     click.echo(f"{event} is acknowledged")
 
 
 @contextmanager
 def _reading(
     database: str | None, workload: str | None = None, **which: str | None
-) -> Iterator[tuple[str, Connection, SeriesFilter]]:
-    """The database's name, a connection to it with every finished result in it, and the series that are wanted."""
+) -> Iterator[tuple[Path, Connection, SeriesFilter]]:
+    """The database's file, a connection to it with every finished result in it, and the series that are wanted."""
     name, _, case = (workload or "").partition(":")
     wanted = SeriesFilter(workload=name or None, case=case or None, **which)
     with Progress() as progress, opened(database) as base:
         index.catch_up(base, progress)
         with base.reading() as connection:
             trends.check_names(connection, wanted)
-            yield base.name, connection, wanted
+            yield base.path, connection, wanted
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from lab.guests import image as guest_image
 from lab.guests import shell as guest_shell
 from lab.guests.image import Image
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import architecture, compilers, debs, kconfig, store, trees
+from lab.kernels import architecture, archives, compilers, debs, store, trees
 from lab.kernels.kernel import Kernel, resolve
 from lab.kernels.package_lists import Offer
 
@@ -81,7 +81,7 @@ def _described(kernel: Kernel) -> dict[str, object]:
 @click.argument("words", metavar="[WORD]...", nargs=-1)
 @options.json_output
 def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, arch: str | None, as_json: bool) -> None:
-    """List the kernels in the store, or the packages that deb: specs can name.
+    """List the kernels in the store and the packages that were downloaded, or those that deb: specs can name.
 
     With --available, WORDs choose packages: each must be in the suite, the name or the version.
 
@@ -96,13 +96,17 @@ def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, arch: s
         return
     if words or refresh or arch:
         raise UserError(f"{words[0] if words else '--refresh' if refresh else '--arch'} requires --available")
-    builds = list(store.builds())
+    builds, packages = list(store.builds()), sorted(map(str, archives.downloaded()))
     if as_json:
         rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in builds]
-        options.print_json({"schema": "lab.kernels/1", "kernels": rows})
+        options.print_json({"schema": "lab.kernels/1", "kernels": rows, "packages": packages})
         return
     for build, _, used in builds:
         click.echo(f"{build.key[:12]}  {build.release}  {build.commit[:12]}  {build.subject}  (used {_when(used)})")
+    for path in packages:
+        click.echo(f"package  {path}")
+    if not builds and not packages:
+        click.echo("no kernel was built or downloaded; `lab kernel list --available` lists packages", err=True)
 
 
 def _print_offers(offers: Sequence[Offer], as_json: bool) -> None:
@@ -245,13 +249,13 @@ def shell(
     guest_timeout: float | None,
     jobs: int | None,
 ) -> int:
-    """Boot a kernel in the guest image, without a network, and give a shell in it; or run one command.
+    """Boot a kernel with the guest image in RAM, without a network, and give a shell in it; or run one command.
 
     Exits as the command does. What it writes is gone with the guest.
 
     \b
     Example:
-      lab shell efa7df3e3bb5 -- uname -r
+      lab shell deb:6.12 -- uname -r
     """
     guest_shell.require_terminal(command)
     program = exact.find_qemu(qemu)
@@ -262,7 +266,7 @@ def shell(
         probe_s = guest_timeout or GUEST_TIMEOUT_S
         accelerator = kvm.accelerator(accel, qemu, work.progress, measuring=False, guest_timeout_s=probe_s)
         cpu = kvm.require(qemu, guest_timeout_s=probe_s) if accelerator == "kvm" else "max"
-        kernel = resolved.obtain(work, cc=cc, needs=kconfig.shell_needs())
+        kernel = resolved.obtain(work, cc=cc)
         root = guest_shell.prepare(kernel, command, settings=settings, progress=work.progress)
     return guest_shell.run(
         kernel, root, command, settings=settings,

@@ -38,6 +38,7 @@ _COMMANDS = {
     "bisect": "Find the commit that changed a measurement.",
     "ci": "Compare a change with its base in a pipeline: a comment, and red only for a regression.",
     "completion": "Print the script by which a shell completes the lab's command lines.",
+    "demo": "Compare two packages, then the kernels around one commit, which are built meanwhile.",
     "doctor": "Show what this machine can do, what not, and what to do about it.",
     "explain": "Say why a result's arms differ, by function.",
     "gc": "Delete what was not used for a while, and can be made again or is not read any more.",
@@ -93,7 +94,7 @@ def lab(verbose: int) -> None:
 
     \b
     Example:
-      lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5
+      lab ab deb:6.1 deb:6.12
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     handler = logging.StreamHandler(sys.stderr)
@@ -273,7 +274,7 @@ def _status_of(error: BaseException) -> int:
 
 
 def _traceback_of(error: BaseException) -> Path | None:
-    """The file that the traceback of an error was written to; None where none can be, and stderr has it."""
+    """The file that the traceback of an error was written to; None if none can be, and stderr has it."""
     from lab.core import paths, records
 
     text = "".join(traceback.format_exception(error))

@@ -11,16 +11,13 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.cluster import exact_only
-from lab.compare import matrix_results, result_folders
-from lab.compare.matrix import announce, check_metrics, measure, plan_arms
-from lab.compare.matrix_results import MatrixPlan, load_plan
-from lab.compare.plan import MeasureOptions
-from lab.core import records
+from lab.compare import result_folders
+from lab.compare.matrix import MatrixRequest, announce, measure
+from lab.compare.matrix_results import load_plan
+from lab.compare.request import plan_of
 from lab.core.errors import GuestFailed, GuestFailure
-from lab.core.progress import Progress
 from lab.history import remember
-from lab.report import heatmap, matrix_text
-from lab.report.inputs import StoredMatrix
+from lab.report import matrix_text
 from lab.stats import defaults
 
 
@@ -47,12 +44,12 @@ from lab.stats import defaults
 @click.option(
     "--resume", metavar="ID", shell_complete=options.complete_result, help="Go on with a matrix that was interrupted."
 )
-@click.option("--svg", type=options.OutputFile(), help="Also write a heat map.")
 @options.json_output
 def matrix(
     resume: str | None,
     result: Path | None,
-    svg: Path | None,
+    jobs: int | None,
+    budget: float | None,
     cluster: str | None,
     share: str | None,
     as_json: bool,
@@ -64,20 +61,18 @@ def matrix(
 
     \b
     Example:
-      lab matrix --kernel d4148aeab412 --set thp=always,never --set thp.defrag=always,never --svg thp.svg
+      lab matrix --kernel d4148aeab412 --set thp=always,never --set thp.defrag=always,never
     """
-    rest["mode"] = exact_only(cluster, rest["mode"])
-    asked = msgspec.convert(options.with_command(rest), MatrixOptions)
+    options.require_exact(exact_only(cluster, rest["mode"]))
+    asked = msgspec.convert(options.with_command(rest), MatrixRequest)
     with (
-        options.work(asked.jobs, asked.budget, cluster, share) as work,
-        options.result_folder(resume, result, load_plan, lambda: _plan(asked, work.progress)) as (folder, plan),
+        options.work(jobs, budget, cluster, share) as work,
+        options.result_folder(resume, result, load_plan, lambda: plan_of(asked, work.progress)) as (folder, plan),
     ):
-        announce(plan, folder, work, budget_s=asked.budget)
+        announce(plan, folder, work, budget_s=budget)
         with result_folders.kept(folder, work.progress):
             finished = measure(plan, folder, work)
         remember(folder, work.progress)
-    if svg:
-        records.write_atomic(svg, heatmap.matrix(StoredMatrix(raw=finished, folder=folder)).encode())
     if as_json:
         options.print_json(finished)
     else:
@@ -88,32 +83,3 @@ def matrix(
             f"{len(failed)} of {len(finished.cells)} cells failed, the first because {failed[0].failed}",
             hint=f"`lab matrix --resume {finished.result}` tries them again",
         )
-
-
-class MatrixOptions(MeasureOptions, frozen=True, kw_only=True):
-    """The options that a plan is made of, as click gives them."""
-
-    kernel: tuple[str, ...]
-    settings: tuple[str, ...]
-    against: str | None
-    mode: str
-    budget: float | None
-    jobs: int | None
-
-
-def _plan(asked: MatrixOptions, progress: Progress) -> MatrixPlan:
-    """Resolve everything first, so that no option turns out wrong after hours."""
-    span = matrix_results.span(asked.kernel, asked.settings)
-    baseline = matrix_results.choose(span.arms, asked.against)
-    check_metrics(asked.workload, asked.metric, asked.model)
-    asked.require()
-    options.require_exact(asked.mode)
-    specs = asked.resolve(span.kernels, progress)
-    return MatrixPlan.of(
-        asked.for_kernels(specs),
-        axes=span.axes,
-        kernels=span.kernels,
-        arms=plan_arms(span, specs),
-        baseline=baseline.label,
-        cc=asked.cc,
-    )

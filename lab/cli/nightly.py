@@ -73,12 +73,9 @@ def _show(night: Night, *, as_json: bool) -> None:
 
 @nightly.command()
 @click.argument("name", metavar="[PLAN]", required=False)
-@options.database
 @options.json_output
-def status(name: str | None, database: str | None, as_json: bool) -> None:
+def status(name: str | None, as_json: bool) -> None:
     """Show the last night of a plan, and its open events: regressions that are not fixed yet.
-
-    With a shared database, also the plans of other machines; HOST/PLAN names one of several.
 
     \b
     Example:
@@ -86,8 +83,7 @@ def status(name: str | None, database: str | None, as_json: bool) -> None:
     """
     from lab.nightly import status as statuses
 
-    with Progress() as progress:
-        current = statuses.find(name, database, progress)
+    current = statuses.find(name)
     if as_json:
         options.print_json(current)
         return

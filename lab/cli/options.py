@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from lab.cluster import connect
 from lab.compare import result_folders
 from lab.compare.plan import ComparisonPlan
-from lab.core import records, toml
+from lab.core import paths, records, settings, toml
 from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
 from lab.core.progress import Progress
@@ -26,7 +26,7 @@ from lab.core.text import listed, visible
 from lab.guests import hardware
 from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
-from lab.guests.initrd import command_workload
+from lab.guests.host_commands import command_workload
 from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import archives, compilers, trees
 from lab.stats import defaults
@@ -58,13 +58,18 @@ class Complete:
 
 def _specs(typed: str) -> Iterable[str]:
     """The kinds of kernel specs, and the revisions of the checkout that one is in."""
-    words = [f"{word}:" for word in archives.ARCHIVES]
+    words = [f"{word}:" for word in ("file", "https", *archives.ARCHIVES, *settings.load().kernels)]
     if asked := archives.asked(typed):
         words = [f"{asked.word}:{start}" for start in asked.archive.beginnings()]
+    elif typed.startswith("file:"):
+        begun = typed.removeprefix("file:")
+        place = paths.expanded(begun.rpartition("/")[0] + "/" if "/" in begun else ".")
+        start = typed[: len(typed) - len(begun.rpartition("/")[2])]
+        words = [f"{start}{path.name}{'/' if path.is_dir() else ''}" for path in sorted(place.iterdir())]
     parts = [f"refs/{kind}/{typed}{end}" for kind in ("heads", "tags", "remotes") for end in ("*", "*/**")]
     argv = ["git", "for-each-ref", "--format=%(refname:short)", "--count=200", "--sort=-creatordate", *parts]
     found = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=1)
-    return ["worktree", "HEAD", "file:", *words, *found.stdout.splitlines()]
+    return ["worktree", "HEAD", *words, *found.stdout.splitlines()]
 
 
 def _cases(typed: str) -> Iterable[str]:
@@ -137,7 +142,9 @@ mode: Decorator = click.option(
 qemu: Decorator = click.option("--qemu", default=QEMU, show_default=True, help="The QEMU to use.")
 
 database: Decorator = click.option(
-    "--database", metavar="URL", help="The history's database (default: $LAB_DATABASE, lab.toml, or a SQLite file)."
+    "--database",
+    metavar="FILE",
+    help="The history's database, a SQLite file (default: $LAB_DATABASE, lab.toml, or one among the lab's data).",
 )
 
 
@@ -243,11 +250,11 @@ class Cpus(click.ParamType["int | tuple[int, ...]"]):
 
 _GROUPS = {
     "Kernels": "base test arch spec kernel kernels settings against tree cc base_cc test_cc layout",
-    "Workload": "workload suite exec base_program file metric",
+    "Workload": "workload suite exec base_program file clocked metric",
     "Evidence": "mode threshold seeds max_seeds budget fail_on require_verdict watch",
     "Exact mode": "model machine robust explain cluster share",
     "Live mode": "accel cpus iterations numa duet rounds max_rounds perf perf_record",
-    "Result": "result resume output cache_key svg as_json quiet",
+    "Result": "result resume output cache_key as_json quiet",
 }
 """The groups of a measurement's options in its help, by their names in the program. All others come last."""
 
@@ -368,36 +375,47 @@ def print_json(document: object) -> None:
     click.echo(records.encode(document), nl=False)
 
 
+_CHOSEN = ("suite", "exec", "workload")
+
+
 def _selections(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """The selections of every `--workload`, or of the suite; `--exec` has one only when the command runs."""
-    chosen = [f"--{name}" for name in ("suite", "exec") if ctx.params.get(name) is not None]
-    if ctx.get_parameter_source("workload") is not ParameterSource.DEFAULT:
-        chosen.append("--workload")
+    given = [name for name in _CHOSEN if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    chosen = [f"--{name}" for name in given]
+    if given and "suite" not in given:
+        ctx.params["suite"] = None  # the command's own default
     if len(chosen) > 1:
         raise UserError(f"{listed(chosen, 'and')} exclude each other", hint="leave one of them out")
     if ctx.params.get("file") and "--exec" not in chosen:
         raise UserError("--file brings a file along for the command of --exec", hint="give one, or leave --file out")
+    if ctx.params.get("clocked") and "--exec" not in chosen:
+        raise UserError("--clocked is about the command of --exec", hint="a workload says it in its workload.toml")
     return selection.suite(ctx.params["suite"]).selections if ctx.params.get("suite") is not None else value
 
 
 def with_command(values: dict[str, Any]) -> dict[str, Any]:
     """The values of options, with the command of `--exec` as the workload."""
-    rest = {name: value for name, value in values.items() if name not in ("exec", "file")}
+    rest = {name: value for name, value in values.items() if name not in ("exec", "file", "clocked")}
     if values["exec"] is not None:
-        rest["workload"] = [str(command_workload(values["exec"], [Path(file) for file in values["file"]]))]
+        brought = [Path(file) for file in values["file"]]
+        rest["workload"] = [str(command_workload(values["exec"], brought, clocked=values["clocked"]))]
     return rest
 
 
-def measured(*, max_seeds: int) -> Decorator:
-    """The options of a measurement of several arms: workloads, cost model, threshold, seeds, and the means."""
+def measured(*, max_seeds: int, suite: str | None = None) -> Decorator:
+    """The options of a measurement of several arms: workloads, cost model, threshold, seeds, and the means.
+
+    suite: measured where nothing else is named, in place of alloc-burst.
+    """
     return together(
         click.option(
-            "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=True,
+            "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=suite is None,
             metavar="NAME[:CASE,...]", help="What to run; may be given several times.", callback=_selections,
             shell_complete=complete_workload,
         ),
         click.option(
-            "--suite", metavar="NAME", is_eager=True, shell_complete=complete_suite,
+            "--suite", metavar="NAME", is_eager=True, shell_complete=complete_suite, default=suite,
+            show_default=suite is not None,
             help="Run the cases of a suite instead, such as quick; `lab workload list` names them.",
         ),
         click.option(
@@ -406,6 +424,10 @@ def measured(*, max_seeds: int) -> Decorator:
         click.option(
             "--file", metavar="PATH", multiple=True, is_eager=True,
             help="With --exec: a file or folder for the command.",
+        ),
+        click.option(
+            "--clocked", is_flag=True, is_eager=True,
+            help="With --exec: the command works for a time, not for a number of operations.",
         ),
         tree,
         mode,

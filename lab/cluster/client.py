@@ -225,7 +225,7 @@ class ClusterExecutor(GuestExecutor, Builder):
 
 
 class _Remote:
-    """A task as `RunningGuests` stops it. dask cannot end a guest that runs already; nobody waits for that."""
+    """A task as `RunningGuests` stops it. dask cannot end a guest that runs already, and nothing waits for its end."""
 
     def __init__(self, future: Future[Any]) -> None:
         self._future = future

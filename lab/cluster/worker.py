@@ -1,4 +1,4 @@
-"""The side of a cluster's workers: what a worker can do, and the tasks that it runs.
+"""The side of a cluster's workers: the abilities of a worker, and the tasks that it runs.
 
 A worker publishes the fingerprint of its guests, and of each compiler, as dask resources. A task names the resource
 that it needs, so it runs only where it gives the same numbers, and waits while no such worker is there.
@@ -53,7 +53,7 @@ _DIFFERENCES = {
 }
 
 
-# ---- what a worker can do
+# ---- abilities of a worker
 
 
 class Facts(Record, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class Facts(Record, frozen=True, kw_only=True):
         return records.digest(self)[:16]
 
     def differences(self, other: Facts) -> list[str]:
-        """The names of what differs on another machine."""
+        """The names of the facts that differ on another machine."""
         names = [name for name in _DIFFERENCES if getattr(self, name) != getattr(other, name)]
         versions = f" ({other.qemu or 'none'} there, {self.qemu or 'none'} here)"
         return [_DIFFERENCES[name] + (versions if name == "qemu" else "") for name in names]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import msgspec
 from msgspec.structs import replace as replace_fields
 
 from lab.compare.runs import Run
+from lab.core.records import Record
 from lab.guests.hardware import UNAFFECTED, Machine
 from lab.stats.verdict import Comparison, Outcome
 
@@ -43,7 +45,7 @@ def in_force(report: str) -> frozenset[str]:
 
 
 def reported(settings: Mapping[str, str]) -> dict[str, str]:
-    """The vulnerabilities in what a guest reported of its settings; none where its mitigations are off."""
+    """The vulnerabilities in what a guest reported of its settings; none if its mitigations are off."""
     return {name.removeprefix(PREFIX): text for name, text in settings.items() if name.startswith(PREFIX)}
 
 
@@ -60,23 +62,45 @@ def differences(found: Mapping[str, str], machine: Machine) -> dict[str, str]:
     }
 
 
-def reason_of(runs: Mapping[str, Run], machine: Machine) -> str:
+class Belief(Record, frozen=True, kw_only=True):
+    """The CPU that a guest's kernel believes in, by the mitigations that it reports.
+
+    machine: the modelled one. wrong: the vulnerabilities against which the kernel does something else than the
+    machine's would. paid: the mitigations in force for which the CPU itself pays. unlisted: the machine's file lists no
+    mitigations, but the guest reports some.
+    """
+
+    machine: str
+    wrong: list[str] = msgspec.field(default_factory=list)
+    paid: list[str] = msgspec.field(default_factory=list)
+    unlisted: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], machine: Machine) -> Belief:
+        """The belief of a guest that reported these settings."""
+        found = reported(settings)
+        return cls(
+            machine=machine.name,
+            wrong=list(differences(found, machine)) if machine.reports() else [],
+            paid=sorted({part for text in found.values() for part in in_force(text)} & _HARDWARE),
+            unlisted=bool(found) and not machine.reports(),
+        )
+
+
+def reason_of(found: Mapping[str, Belief]) -> str:
     """The reason against every word: the arms in whose guests the CPU is another than the machine; empty if none.
 
-    runs: one of each arm.
+    found: by the names of the arms.
     """
-    found = {arm: reported(run.report.settings) for arm, run in runs.items()}
-    if not any(found.values()):
-        return ""
-    if not machine.reports():
-        return f"machine {machine.name} does not say what its kernel mitigates"
-    said: dict[str, list[str]] = {}
-    for arm, texts in found.items():
-        if names := ", ".join(differences(texts, machine)):
-            said.setdefault(names, []).append(arm)
+    if (silent := next((one for one in found.values() if one.unlisted), None)) is not None:
+        return f"machine {silent.machine} does not say what its kernel mitigates"
+    said: dict[tuple[str, ...], list[str]] = {}
+    for arm, one in found.items():
+        if one.wrong:
+            said.setdefault((one.machine, ", ".join(one.wrong)), []).append(arm)
     return "; ".join(
-        f"{' and '.join(arms)} {'believe' if arms[1:] else 'believes'} in another CPU than {machine.name}: {names}"
-        for names, arms in said.items()
+        f"{' and '.join(arms)} {'believe' if arms[1:] else 'believes'} in another CPU than {machine}: {names}"
+        for (machine, names), arms in said.items()
     )
 
 
@@ -91,28 +115,25 @@ def remarks(runs: Mapping[str, Run], machine: Machine) -> list[str]:
     ]
 
 
-def uncounted(runs: Mapping[str, Run], word: Outcome | None) -> list[str]:
+def uncounted(base: Belief, test: Belief, word: Outcome | None) -> list[str]:
     """The mitigations of one arm's guest alone that the CPU itself pays for, and that can make a word wrong.
 
-    They only make that arm's cost higher. runs: one of each arm, base first.
+    They only make that arm's cost higher.
     """
-    base, test = (
-        {part for text in reported(run.report.settings).values() for part in in_force(text)} & _HARDWARE
-        for run in (next(iter(runs.values())), [*runs.values()][-1])
-    )
-    against = {Outcome.SAME: base ^ test, Outcome.IMPROVEMENT: test - base, Outcome.REGRESSION: base - test}
+    there, here = set(base.paid), set(test.paid)
+    against = {Outcome.SAME: there ^ here, Outcome.IMPROVEMENT: here - there, Outcome.REGRESSION: there - here}
     return sorted(against.get(word, set())) if word else []
 
 
-def weigh(primary: Comparison, runs: Mapping[str, Run], machine: Machine) -> Comparison:
+def weigh(primary: Comparison, found: Mapping[str, Belief]) -> Comparison:
     """A case's primary metric: `unknown` where a guest believes in another CPU than the machine, with the reason.
 
     So it is where the CPU of one arm alone pays for mitigations: the model counts instructions, and they take none.
-    runs: one of each arm, base first.
+    found: of both arms by their names, base first; nothing is weighed without one of them.
     """
-    if not runs or primary.verdict is None:
+    if len(found) != 2 or primary.verdict is None:
         return primary
-    reason = reason_of(runs, machine)
-    if not reason and (names := uncounted(runs, primary.verdict)):
+    reason, (base, test) = reason_of(found), found.values()
+    if not reason and (names := uncounted(base, test, primary.verdict)):
         reason = f"no model counts what {', '.join(names)} cost the CPU of one arm"
     return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None) if reason else primary

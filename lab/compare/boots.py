@@ -70,7 +70,7 @@ class BootRecord(Record, frozen=True, kw_only=True):
     boot_s: wall time without the iterations.
     cpus: the host CPU of each vCPU; others: for QEMU's other threads.
     vng, argv: the commands that made and started the guest.
-    values: by case and metric, of each iteration in order; None where an optional metric was not printed.
+    values: by case and metric, of each iteration in order; None if an optional metric was not printed.
     unsupported: the errors of the cases that the kernel does not offer.
     failure: why the guest died, in which case nothing else is known of it.
     """

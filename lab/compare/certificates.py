@@ -91,7 +91,7 @@ class Certificate(Record, frozen=True, kw_only=True):
         return known if known and abs(known.correlation) >= LEAST_CORRELATION and known.pairs >= LEAST_PAIRS else None
 
     def smallest(self, rounds: int) -> float | None:
-        """The change that so many rounds find with 80 % chance; None where they cannot find any."""
+        """The change that so many rounds find with 80 % chance; None if they cannot find any."""
         if self.mode == "live" and self.pairs < 2:
             return None  # one pair scatters by nothing
         if self.block_sd == 0:
@@ -184,7 +184,7 @@ def _certificate(result: AbResult, case: CaseResult, present: dict[str, str]) ->
 
 
 def _log_ratios(case: CaseResult) -> list[float | None]:
-    """The log ratio of every pair, None where it has none."""
+    """The log ratio of every pair, None if it has none."""
     pairs = zip(case.primary.base, case.primary.test, strict=True)
     return [math.log(t / b) if b and t and b > 0 and t > 0 else None for b, t in pairs]
 
@@ -197,7 +197,7 @@ def _best_covariate(case: CaseResult, cases: Sequence[CaseResult]) -> Covariate 
 
 
 def _covariate(case: CaseResult, control: CaseResult) -> Covariate | None:
-    """A control as a covariate of a case; None where one of them does not scatter."""
+    """A control as a covariate of a case; None if one of them does not scatter."""
     pairs = [
         (z, x) for z, x in zip(_log_ratios(control), _log_ratios(case), strict=True) if z is not None and x is not None
     ]
@@ -270,7 +270,7 @@ def _of_one_kernel(accelerator: str, *, duet: bool, host: str) -> list[Certifica
 def quote(
     case: str, present: Mapping[str, str], *, accelerator: str, duet: bool, rounds: int, host: str | None = None
 ) -> str | None:
-    """The quote from this host's certificate for a verdict over so many rounds; None where there is none.
+    """The quote from this host's certificate for a verdict over so many rounds; None if there is none.
 
     The one of the host as it is set up now; else the newest, with what has changed since.
     """
@@ -290,7 +290,7 @@ def quote(
 def layouts_sd(
     case: str, metric: str, present: Mapping[str, str], *, accelerator: str, host: str | None = None
 ) -> float | None:
-    """The standard deviation of the logs of kernels that differ in their layout alone; None where it is not known.
+    """The standard deviation of the logs of kernels that differ in their layout alone; None if it is not known.
 
     By this host's certificates of builds, as it is set up now. A shift is the difference of two such kernels, so it has
     twice their variance, and that of its own error.

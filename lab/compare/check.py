@@ -42,7 +42,7 @@ _INSTRUCTIONS_APART = 0.1
 class WorkloadCheck(Record, frozen=True, kw_only=True):
     """A sound workload. slice_mb: the size of its guest's root. metrics: those of the case that ran.
 
-    clocked: the case does as much work as the clock lets it; None where it was not run.
+    clocked: the case does as much work as the clock lets it; None if it was not run.
     """
 
     workload: str
@@ -55,7 +55,7 @@ class WorkloadCheck(Record, frozen=True, kw_only=True):
 
 
 class WorkCounts(NamedTuple):
-    """The work that a case did: operations, None where nothing counts them, and the program's own instructions."""
+    """The work that a case did: operations, None if nothing counts them, and the program's own instructions."""
 
     operations: float | None
     instructions: float
@@ -161,7 +161,8 @@ def _clocked(workload: Workload, case: Case, first: WorkCounts, second: WorkCoun
     return UserError(
         f"{workload.name}:{case.name} does as much work as the clock lets it: {first} where an instruction takes "
         f"{1 << shift} ns, {second} where it takes {1 << (shift + _SLOWER)}",
-        hint="give it a fixed number of operations; or measure it as it is with clocked = true in its workload.toml",
+        hint="give it a fixed number of operations; or measure it as it is, by --clocked for a command, or by "
+        "clocked = true in its workload.toml",
     )
 
 

@@ -46,7 +46,7 @@ def resting_on_price(
         ]
         if not changed or (prices := _range(one.bench)) is None:
             continue
-        others = {price: Series(bench=_at(one.bench, price), cases=one.cases) for price in prices}
+        others = {price: Series(bench=at_price(one.bench, price), cases=one.cases) for price in prices}
         for seeds in (_FIRST, _MORE):
             for other in others.values():
                 _run(other, [case for case, _ in changed], seeds, arms, work)
@@ -54,7 +54,7 @@ def resting_on_price(
             if not changed:
                 break
         for case, result in changed:
-            ratios = {price: _ratio(other, case, result.primary.name) for price, other in others.items()}
+            ratios = {price: change_of(other, case, result.primary.name) for price, other in others.items()}
             if any(ratios.values()):
                 said = [f"{verdict.percent(ratio)} at {price:g} cycles" for price, ratio in ratios.items() if ratio]
                 found[result.name] = f"rests on the price of a move: {listed(said, 'and')}"
@@ -63,7 +63,7 @@ def resting_on_price(
 
 def _is_turned(others: Iterable[Series], case: Case, result: CaseResult, threshold: float) -> bool:
     """True if a case has the other sign at one of the prices."""
-    ratios = [_ratio(other, case, result.primary.name) for other in others]
+    ratios = [change_of(other, case, result.primary.name) for other in others]
     return any(ratio and is_turned(result.primary.ratio or 1, ratio, threshold) for ratio in ratios)
 
 
@@ -80,7 +80,7 @@ def _range(bench: Bench) -> tuple[float, float] | None:
     return coherence.move.range
 
 
-def _at(bench: Bench, price: float) -> Bench:
+def at_price(bench: Bench, price: float) -> Bench:
     """The same guests at another price of a move."""
     instrument = bench.instrument
     if instrument is None or instrument.machine.coherence is None:
@@ -99,7 +99,7 @@ def _run(other: Series, cases: Sequence[Case], seeds: Sequence[int], arms: Seque
         run_all(guests, work, task, loss="case")
 
 
-def _ratio(other: Series, case: Case, metric: str) -> float | None:
+def change_of(other: Series, case: Case, metric: str) -> float | None:
     """The change of a case, in the middle of its seeds."""
     _, base, test = other.pairs(case, metric)
     ratios = [second / first for first, second in zip(base, test, strict=True) if first > 0 and second > 0]

@@ -113,24 +113,31 @@ def all_counters(case: CaseResult, runs: Iterable[Run]) -> list[Comparison]:
     return ranked([*case.metrics, *(c for c in kernel if c.base != c.test)])
 
 
-def movers(case: CaseResult, most: int = 3) -> list[Comparison]:
+def movers(case: CaseResult, threshold: float, most: int = 3) -> list[Comparison]:
     """The counters of a case that moved most, by |log ratio|; from and to zero first, by their change."""
-    return sorted(explaining(case, case.metrics), key=_change, reverse=True)[:most]
+    return sorted(explaining(case, case.metrics, threshold), key=_change, reverse=True)[:most]
 
 
-def explaining(case: CaseResult, comparisons: Iterable[Comparison]) -> list[Comparison]:
+def explaining(case: CaseResult, comparisons: Iterable[Comparison], threshold: float) -> list[Comparison]:
     """The counters among some comparisons of a case that may explain its change, in their order.
 
     Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are the instructions
-    that stand beside it, and counters that are equal in every pair or have no usable number. Changes by noise stay in.
+    that stand beside it, and counters without a usable number. So is noise: what moved by no more than the threshold,
+    or not to the same side in every pair.
     """
     aside = [case.guest_clock, *(c.name for c in case.beside.values())]
     return [
         c
         for c in comparisons
         if not (c.primary or c.name in aside or c.name.startswith(_PERCENTILES) or c.name in _COSTS)
-        if c.method != "none" and c.base != c.test
+        if c.method != "none" and _to_one_side(c) and distance(c.ratio, none=math.inf) > math.log1p(threshold)
     ]
+
+
+def _to_one_side(c: Comparison) -> bool:
+    """True if a counter rose in every pair, or fell in every pair."""
+    pairs = [(base, test) for base, test in zip(c.base, c.test, strict=True) if base is not None and test is not None]
+    return all(test > base for base, test in pairs) or all(test < base for base, test in pairs)
 
 
 def _change(c: Comparison) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from lab.core import paths, records, toml
 from lab.core.errors import LabError
 from lab.core.executor import Work
 from lab.core.records import Record
+from lab.core.text import plural
 from lab.kernels.kernel import KernelSpec
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -97,12 +98,17 @@ def crowding(work: Work) -> float:
     return max(1.0, (os.getloadavg()[0] + work.jobs) / (os.cpu_count() or 1))
 
 
-def announced(guests: str, low_s: float, high_s: float, work: Work) -> str:
-    """Guests, and the time that they take, from processor seconds of the fewest and of the most of them."""
+def announced(guests: int, there: int, likely_s: float, more_s: float, work: Work) -> str:
+    """Guests, and the time that they take. more_s: processor seconds of further guests, for what stays undecided.
+
+    there: of the guests, those that an earlier command ran.
+    """
     crowded = crowding(work)
     beside = " beside other work" if crowded > _CROWDED else ""
-    times = span(low_s * crowded / work.jobs, high_s * crowded / work.jobs)
-    return f"{guests}, {work.jobs} at a time, {times}{beside}"
+    kept = f" ({there} of {guests + there} are there)" if there else ""
+    likely, most = (_rounded(seconds * crowded / work.jobs) for seconds in (likely_s, likely_s + more_s))
+    longest = f", {most} s if nothing is decided sooner" if most != likely else ""
+    return f"{plural(guests, 'guest')}{kept}, {work.jobs} at a time: about {likely} s{beside}{longest}"
 
 
 def learn(
@@ -158,12 +164,6 @@ def _memo(workload: str) -> Timing | None:
         return None
     sound = math.isfinite(found.factor) and found.factor > 0 and found.table == _table_digest()
     return found if sound else None
-
-
-def span(low: float, high: float) -> str:
-    """Seconds from one to another, as people say them: `about 40 to 160 s`."""
-    first, last = _rounded(low), _rounded(high)
-    return f"about {first} s" if first == last else f"about {first} to {last} s"
 
 
 def _rounded(seconds: float) -> str:

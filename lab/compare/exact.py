@@ -98,20 +98,17 @@ class ExactComparison:
 
 def announce(measurement: Measurement, plan: Plan, work: Work) -> None:
     """Show what will run, and about how long it takes."""
+    if plan.too_few and not plan.certificate:
+        work.progress.log(plan.too_few)
     selected = measurement.selected
     least, most = plan.seed_range(three_decide=plan.base.is_like(plan.test))
-    low, high = (
-        sum(
-            estimates.planned_seconds(plan, workload, together, arm.spec, seeds)
-            for workload, cases in selected
-            for together in workload.by_guest(cases)
-            for arm in plan.planned.values()
-        )
-        for seeds in (least, most)
-    )
-    guests = 2 * sum(len(workload.by_guest(cases)) for workload, cases in selected)
+    shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
+    arms = {name: arm.spec for name, arm in plan.planned.items()}
+    guests, seconds = sampling.left(plan, measurement.folder, shared, arms, range(1, least + 1))
+    _, longer = sampling.left(plan, measurement.folder, shared, arms, range(least + 1, most + 1))
+    there = 2 * least * len(shared) - guests
     cases = sum(len(chosen) for _, chosen in selected)
     work.progress.log(
         f"{plural(cases, 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{estimates.announced(f'{from_to(guests * least, guests * most)} guests', low, high, work)}"
+        f"{estimates.announced(guests, there, seconds, longer, work)}"
     )

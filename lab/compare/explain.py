@@ -29,7 +29,7 @@ from lab.guests import exact, hardware
 from lab.kernels import alternatives, architecture
 from lab.kernels.alternatives import CpuChoices
 from lab.kernels.kernel import Kernel
-from lab.kernels.symbols import KERNEL_HALF, LEVELS, Symbol, SymbolTable, base_name
+from lab.kernels.symbols import KERNEL_HALF, LEVELS, base_name
 
 Arm = Literal["base", "test"]
 Cost = Literal["cycles", "instructions"]
@@ -71,13 +71,13 @@ class FunctionRow(Record, frozen=True, kw_only=True):
 
 
 class Initcall(Record, frozen=True, kw_only=True):
-    """One of the kernel's initcalls: microseconds of guest time in each arm, None where the kernel has none such."""
+    """One of the kernel's initcalls: microseconds of guest time in each arm, None if the kernel has none such."""
 
     name: str
     base: int | None
     test: int | None
     level: str = ""
-    """Such as `subsys`; `async` for what runs beside the initcalls; empty where the kernel does not name it."""
+    """Such as `subsys`; `async` for what runs beside the initcalls; empty if the kernel does not name it."""
 
     @property
     def delta(self) -> int:
@@ -111,7 +111,7 @@ class Explanation(Record, frozen=True, kw_only=True):
         return self.per_operation(row, "base", cost), self.per_operation(row, "test", cost)
 
     def calls_per_operation(self, row: FunctionRow, arm: Arm) -> Fraction | None:
-        """One arm's calls per operation, None where no entry was seen."""
+        """One arm's calls per operation, None if no entry was seen."""
         calls = row.calls(arm)
         return None if calls is None else Fraction(calls, self.operations(arm))
 
@@ -166,8 +166,7 @@ def by_function(profile: ArmProfile) -> dict[FunctionKey, FunctionSum]:
     """A profile's sums by function."""
     sums: dict[FunctionKey, FunctionSum] = {}
     for block in profile.blocks:
-        space: Space = "kernel" if block.address >= KERNEL_HALF else "user"
-        key, entry = _place(block.address, space, profile.kernel if space == "kernel" else profile.user)
+        key, entry = place(block.address, profile)
         found = sums.setdefault(key, FunctionSum())
         found.instructions += block.instructions
         found.cycles += block.cycles
@@ -177,13 +176,13 @@ def by_function(profile: ArmProfile) -> dict[FunctionKey, FunctionSum]:
     return sums
 
 
-def _place(address: int, space: Space, tables: Sequence[SymbolTable]) -> tuple[FunctionKey, bool]:
-    """The row that an address belongs to, and whether code there is a function's entry."""
-    for table in tables:
-        symbol: Symbol | None = table.find(address)
-        if symbol is not None:
-            return (space, base_name(symbol.name)), table.entry(address)
-    return (space, f"[unknown {space}]"), False
+def place(address: int, profile: ArmProfile) -> tuple[FunctionKey, bool]:
+    """The function that an address belongs to, and whether code there is its entry."""
+    space: Space = "kernel" if address >= KERNEL_HALF else "user"
+    table, symbol = profile.symbol(address)
+    if table is None or symbol is None:
+        return (space, f"[unknown {space}]"), False
+    return (space, base_name(symbol.name)), table.entry(address)
 
 
 def _row(key: FunctionKey, base: FunctionSum | None, test: FunctionSum | None) -> FunctionRow:
@@ -287,6 +286,7 @@ class StoredExplanation(Record, frozen=True, kw_only=True):
     cost: Cost
     explanation: Explanation
     initcalls: list[Initcall] = msgspec.field(default_factory=list)
+    lines: list[MetLine] = msgspec.field(default_factory=list)
 
 
 def remember(folder: Path, found: StoredExplanation) -> None:
@@ -366,6 +366,7 @@ def find(
         cost=cost,
         explanation=explanation,
         initcalls=initcalls(*found.initcalls) if found.initcalls else [],
+        lines=met(found.base, found.test),
     )
     remember(folder, kept)
     return CaseExplanation(
@@ -377,7 +378,7 @@ def find(
         model=found.model,
         cost=cost,
         initcalls=kept.initcalls,
-        lines=met(found.base, found.test),
+        lines=kept.lines,
     )
 
 

@@ -11,7 +11,7 @@ from lab.compare import beliefs, runs, sampling, state
 from lab.compare.plan import Plan
 from lab.compare.results import CaseResult, FailedCase, SweepPoint
 from lab.compare.sampling import Series
-from lab.core.errors import UserError
+from lab.core.errors import UserError, suggestion
 from lab.core.progress import Progress
 from lab.core.text import plural
 from lab.guests import costs, initrd
@@ -110,7 +110,7 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
     primary = sampling.weigh_strings(primary, one, case, plan)
     if one.bench.workload.contends:  # the caller's cost has its waits in it, and other vCPUs are no deferred work
         return [primary if c.primary else c for c in compared], None
-    primary, whole = sampling.weigh_whole(primary, compared, plan)
+    primary, whole = sampling.weigh_whole(primary, compared, one, case, plan)
     return [primary if c.primary else c for c in compared], whole
 
 
@@ -128,13 +128,27 @@ def metrics_of(
     ]
 
 
-def require_metric(asked: str | None, workload: Workload, *, modelled: bool) -> None:
-    """Refuse cycles as what decides where no model counts any."""
-    if asked == "cycles" and not modelled:
-        raise UserError(
-            f"--metric cycles: {workload.name} has no cost model, so nothing counts cycles",
-            hint="leave it out, or give --model tlb",
-        )
+def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric:
+    """The metric that decides in a workload: the one asked for, or the primary one."""
+    known = metrics_of(workload, workload.metrics, modelled=modelled, by=name)
+    if name is None or name in costs.BASES:
+        if name == "cycles" and not modelled:
+            raise UserError(
+                f"--metric cycles: {workload.name} has no cost model, so nothing counts cycles",
+                hint="leave it out, or give --model tlb",
+            )
+        return next(metric for metric in known if metric.primary)
+    for metric in known:
+        if metric.name == name:
+            return Metric(name=name, unit=metric.unit, better=metric.better, primary=True)
+    if workload.open_metrics:
+        # Only its runs say what else it prints; nothing is known of it.
+        return Metric(name=name, unit="as printed", better="neither", primary=True)
+    raise UserError(
+        f"workload {workload.name} has no metric {name!r}" + ("" if modelled else " without a cost model"),
+        hint=suggestion(name, [metric.name for metric in known])
+        or f"there is {', '.join(metric.name for metric in known)}",
+    )
 
 
 # ---- remarks

@@ -1,19 +1,23 @@
-"""The lines that vCPUs took from each other in both arms, by what lies there and by the functions that went there."""
+"""The lines that vCPUs took from each other, by what lies there and by the functions that went there.
+
+`met` has both arms; `moved_for_nothing` lists the false sharing of one kernel.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.compare.profiles import ArmProfile
 from lab.core.records import Record
-from lab.guests.plugin import Line
-from lab.kernels.symbols import KERNEL_HALF, base_name
+from lab.guests.plugin import Line, Use
+from lab.kernels.symbols import base_name
 
 _MILLI = 1000
 _PLACES = 4
 _FUNCTIONS = 4
+_NAMELESS = 2
 
 LEAST = 0.02
 """The fewest moves per operation, in either arm, of a place that is listed."""
@@ -43,6 +47,23 @@ class MetLine(Record, frozen=True, kw_only=True):
     test: Moves
 
 
+class Access(Record, frozen=True, kw_only=True):
+    """A member of a line, and the functions whose loads and stores of it moved the line, those that did most first."""
+
+    member: str
+    readers: list[str]
+    writers: list[str]
+
+
+class FalseSharing(Record, frozen=True, kw_only=True):
+    """Lines at a place that moved, per operation, and how many of the moves brought nothing that was used."""
+
+    place: str
+    moved: float
+    false: float
+    accesses: list[Access]
+
+
 @dataclass(slots=True)
 class _Sum:
     moves: int = 0
@@ -53,6 +74,8 @@ class _Sum:
     readers: int = 0
     writers: int = 0
     functions: Counter[str] = field(default_factory=Counter)
+    loads: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    stores: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
 def met(base: ArmProfile, test: ArmProfile) -> list[MetLine]:
@@ -64,10 +87,34 @@ def met(base: ArmProfile, test: ArmProfile) -> list[MetLine]:
         arms = {arm: sums[arm].get(place, _Sum()) for arm in sums}
         functions = arms["base"].functions + arms["test"].functions
         moves = {arm: _moves(one, operations[arm]) for arm, one in arms.items()}
-        names = sorted(functions, key=lambda name: (-functions[name], name))[:_FUNCTIONS]
-        found.append(MetLine(place=place, functions=names, base=moves["base"], test=moves["test"]))
+        found.append(
+            MetLine(place=place, functions=_most(functions, _FUNCTIONS), base=moves["base"], test=moves["test"])
+        )
     listed = [line for line in found if max(line.base.moved, line.test.moved) >= LEAST]
     return sorted(listed, key=lambda line: (-max(line.base.moved, line.test.moved), line.place))
+
+
+def differing(lines: Sequence[MetLine]) -> list[MetLine]:
+    """The lines whose moves differ, the largest difference first."""
+    found = [line for line in lines if abs(line.test.moved - line.base.moved) >= LEAST]
+    return sorted(found, key=lambda line: (-abs(line.test.moved - line.base.moved), line.place))
+
+
+def moved_for_nothing(profile: ArmProfile) -> list[FalseSharing]:
+    """The places whose lines moved without data that their vCPUs used, the most frequent first."""
+    found = [
+        FalseSharing(
+            place=place,
+            moved=one.moves / profile.operations,
+            false=one.false / profile.operations,
+            accesses=[
+                Access(member=name, readers=_most(one.loads[name], _PLACES), writers=_most(one.stores[name], _PLACES))
+                for name in sorted(one.loads.keys() | one.stores)
+            ],
+        )
+        for place, one in _by_place(profile).items()
+    ]
+    return sorted((one for one in found if one.false >= LEAST), key=lambda one: (-one.false, one.place))
 
 
 def _moves(one: _Sum, operations: int) -> Moves:
@@ -86,9 +133,15 @@ def _by_place(profile: ArmProfile) -> dict[str, _Sum]:
     sums: dict[str, _Sum] = defaultdict(_Sum)
     for window in profile.windows:
         for line in window.lines:
-            functions = Counter(dict(_functions(line, profile)))
-            place = _place(line, window.cpus, profile) or f"memory of {', '.join(_most(functions))}"
-            one = sums[place]
+            functions: Counter[str] = Counter()
+            names = {use: _name(line, use, window.cpus, profile) for use in line.uses}
+            for use in line.uses:
+                functions[_function(use, profile)] += use.loads + use.stores
+            one = sums[_place(line, names) or f"memory of {', '.join(_most(functions, _NAMELESS))}"]
+            for use, name in names.items():
+                for moves, by_member in ((use.loads, one.loads), (use.stores, one.stores)):
+                    if moves:
+                        by_member[name][_function(use, profile)] += moves
             one.moves += line.moves
             one.false += line.moves - line.essential
             one.atomics += sum(use.atomics for use in line.uses)
@@ -100,34 +153,34 @@ def _by_place(profile: ArmProfile) -> dict[str, _Sum]:
     return dict(sums)
 
 
-def _most(functions: Counter[str]) -> Sequence[str]:
-    return sorted(functions, key=lambda name: (-functions[name], name))[:2]
+def _most(functions: Counter[str], most: int) -> list[str]:
+    return sorted(functions, key=lambda name: (-functions[name], name))[:most]
 
 
-def _functions(line: Line, profile: ArmProfile) -> Iterator[tuple[str, int]]:
-    moves: Counter[str] = Counter()
-    for use in line.uses:
-        tables = profile.kernel if use.address >= KERNEL_HALF else profile.user
-        symbol = next((found for table in tables if (found := table.find(use.address))), None)
-        moves[base_name(symbol.name) if symbol else f"{use.address:#x}"] += use.loads + use.stores
-    return iter(moves.items())
+def _function(use: Use, profile: ArmProfile) -> str:
+    _, symbol = profile.symbol(use.address)
+    return base_name(symbol.name) if symbol else f"{use.address:#x}"
 
 
-def _place(line: Line, cpus: Sequence[int], profile: ArmProfile) -> str:
-    """Name the objects in a line that its vCPUs accessed; empty for pages without a name."""
+def _name(line: Line, use: Use, cpus: Sequence[int], profile: ArmProfile) -> str:
+    """Name the first object that an instruction accessed in a line; empty for pages without a name."""
     if profile.places is None:
         return ""
-    names: list[str] = []
-    for offset in sorted({(use.bytes & -use.bytes).bit_length() - 1 for use in line.uses if use.bytes}):
-        if line.cache and line.size:
-            name = profile.places.of_object(line.cache, (line.line + offset - line.slab) % line.size)
-        else:
-            name = profile.places.of_address(line.address + offset, list(cpus))
-        names.append(name)
-    shown = list(dict.fromkeys(names))
-    if shown[:1] == ["pages"]:
-        return ""
-    return ", ".join(_shortened(shown[:_PLACES]))
+    offset = _offset(use)
+    if line.cache and line.size:
+        return profile.places.of_object(line.cache, (line.line + offset - line.slab) % line.size)
+    name = profile.places.of_address(line.address + offset, list(cpus))
+    return "" if name == "pages" else name
+
+
+def _offset(use: Use) -> int:
+    return max((use.bytes & -use.bytes).bit_length() - 1, 0)
+
+
+def _place(line: Line, names: Mapping[Use, str]) -> str:
+    """Name the objects in a line that its vCPUs accessed; empty for pages without a name."""
+    shown = dict.fromkeys(names[use] for use in sorted(line.uses, key=_offset) if use.bytes)
+    return ", ".join(_shortened([name for name in shown if name][:_PLACES]))
 
 
 def _shortened(names: Sequence[str]) -> list[str]:

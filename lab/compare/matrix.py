@@ -10,17 +10,18 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import alike, estimates, matrix_results, result_folders, runs, sampling
+from lab.compare import alike, estimates, matrix_results, result_folders, sampling
 from lab.compare import state as state_guard
-from lab.compare.judge import code_remarks, count_remarks, metrics_of, require_metric
-from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, Span, state
-from lab.compare.plan import is_alike
+from lab.compare.judge import code_remarks, count_remarks, metric_of
+from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, state
+from lab.compare.plan import LivePlan, is_alike
 from lab.compare.prepare import ExactGuests, prepare
+from lab.compare.request import Request
 from lab.compare.result_folders import Clock
 from lab.compare.results import ArmResult
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
-from lab.core.errors import GuestFailure, HostFailed, UserError, suggestion
+from lab.core.errors import GuestFailure, HostFailed
 from lab.core.executor import Work
 from lab.core.text import from_to, plural
 from lab.guests import costs, exact
@@ -31,16 +32,33 @@ from lab.stats.multiple import CaseVerdict
 from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Comparison, Metric, Outcome
 from lab.workloads import selection
-from lab.workloads.spec import Case, Workload
+from lab.workloads.spec import Case
 
 
-def plan_arms(span: Span, kernels: Sequence[KernelSpec]) -> list[MatrixArmPlan]:
-    """The arms of a span whose kernels were looked up, each once, however many settings it gets."""
-    names = matrix_results.file_names([arm.label for arm in span.arms])
-    return [
-        MatrixArmPlan(label=arm.label, name=name, at=arm.at, spec=_with_suffixes(kernels[arm.kernel], arm.spec))
-        for arm, name in zip(span.arms, names, strict=True)
-    ]
+class MatrixRequest(Request[MatrixPlan], frozen=True, kw_only=True):
+    """The options of a matrix. kernel: `[NAME=]SPEC`. against: the arm that all others are judged against."""
+
+    kernel: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    against: str | None = None
+
+    @property
+    def kernels(self) -> Sequence[str | KernelSpec]:
+        """The kernels of the first axis; `UserError` for axes that make no matrix."""
+        span = matrix_results.span(self.kernel, self.settings)
+        matrix_results.choose(span.arms, self.against)
+        return span.kernels
+
+    def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> MatrixPlan:
+        """The plan of every combination."""
+        span = matrix_results.span(self.kernel, self.settings)
+        names = matrix_results.file_names([arm.label for arm in span.arms])
+        arms = [
+            MatrixArmPlan(label=arm.label, name=name, at=arm.at, spec=_with_suffixes(specs[arm.kernel], arm.spec))
+            for arm, name in zip(span.arms, names, strict=True)
+        ]
+        baseline = matrix_results.choose(span.arms, self.against).label
+        return MatrixPlan.of(self, axes=span.axes, kernels=span.kernels, arms=arms, baseline=baseline, cc=self.cc)
 
 
 def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
@@ -49,25 +67,6 @@ def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
     return KernelSpec(
         text=text, source=kernel.source, kconfig=kconfig_of(parsed), settings=parsed.settings, note=kernel.note
     )  # fmt: skip
-
-
-def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric:
-    """The metric that a workload's cells show: the one asked for, or the primary one."""
-    known = metrics_of(workload, workload.metrics, modelled=modelled, by=name)
-    if name is None or name in costs.BASES:
-        require_metric(name, workload, modelled=modelled)
-        return next(metric for metric in known if metric.primary)
-    for metric in known:
-        if metric.name == name:
-            return Metric(name=name, unit=metric.unit, better=metric.better, primary=True)
-    if workload.open_metrics:
-        # Only its runs say what else it prints; nothing is known of it.
-        return Metric(name=name, unit="as printed", better="neither", primary=True)
-    raise UserError(
-        f"workload {workload.name} has no metric {name!r}" + ("" if modelled else " without a cost model"),
-        hint=suggestion(name, [metric.name for metric in known])
-        or f"there is {', '.join(metric.name for metric in known)}",
-    )
 
 
 def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
@@ -148,7 +147,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
             comparison = sampling.weigh_strings(comparison, one, case, plan, pair)
             comparison = sampling.weigh_belief(comparison, one, case, pair)
             parts = [_compare_seeds(one, case, metric, arm, plan) for metric in costs.WHOLE_METRICS]
-            comparison, cost = sampling.weigh_whole(comparison, list(filter(None, parts)), plan)
+            comparison, cost = sampling.weigh_whole(comparison, list(filter(None, parts)), one, case, plan, pair)
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,
@@ -194,7 +193,7 @@ def _shared_seeds(one: Series, case: Case, plan: MatrixPlan) -> list[int]:
 
 
 def _compare(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
-    """An arm against the baseline; None where they share no seed."""
+    """An arm against the baseline; None if they share no seed."""
     compared = _compare_seeds(one, case, metric, arm, plan)
     if compared is None:
         return None
@@ -269,6 +268,8 @@ def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
 
 def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | None) -> None:
     """Say what will be run and about how long that takes, before it starts."""
+    if plan.too_few:
+        work.progress.log(plan.too_few)
     selected = selection.select_all(plan.workloads)
     base, workloads = _baseline(plan), [workload for workload, _ in selected]
     machine = exact.exact_machine(base.spec.architecture)
@@ -279,39 +280,17 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
     shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
     least, most = plan.seed_range(three_decide=False)
-    first, last = (
-        _left(plan, folder, shared, seeds) for seeds in ((1, least), (least + 1, most))
-    )  # fmt: skip
-    guests, seconds = sum(count for count, _ in first), sum(took for _, took in first)
-    more, longer = guests + sum(count for count, _ in last), seconds + sum(took for _, took in last)
+    arms = {arm.name: arm.spec for arm in plan.arms}
+    guests, seconds = sampling.left(plan, folder, shared, arms, range(1, least + 1))
+    _, longer = sampling.left(plan, folder, shared, arms, range(least + 1, most + 1))
     built = {records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms}
-    whole = len(plan.arms) * least * len(shared)
-    kept = f" ({whole - guests} of {whole} are there)" if guests < whole else ""
+    there = len(plan.arms) * least * len(shared) - guests
     work.progress.log(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
         f"{plural(cells // len(plan.arms), 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{estimates.announced(f'{from_to(guests, more)} guests{kept}', seconds, longer, work)}"
+        f"{estimates.announced(guests, there, seconds, longer, work)}"
     )
     if budget_s is not None and seconds * estimates.crowding(work) / work.jobs > budget_s:
         work.progress.log(
             f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept"
         )
-
-
-def _left(
-    plan: MatrixPlan, folder: Path, shared: Sequence[tuple[Workload, Sequence[Case]]], seeds: tuple[int, int]
-) -> list[tuple[int, float]]:
-    """The guests of some seeds that have no record yet, and the seconds that they take, for each kind of guest."""
-    found = []
-    for workload, together in shared:
-        for arm in plan.arms:
-            names = [runs.run_name(workload, arm.name, seed, together) for seed in range(seeds[0], seeds[1] + 1)]
-            count = sum(not runs.run_path(folder, name).is_file() for name in names)
-            found.append((count, estimates.planned_seconds(plan, workload, together, arm.spec, count)))
-    return found
-
-
-def check_metrics(asked: Sequence[str], metric: str | None, model: str) -> None:
-    """Refuse a metric that one of the workloads does not have, before any work."""
-    for workload, _ in selection.select_all(asked):
-        metric_of(workload, metric, modelled=workload.model_for(model) != "none")

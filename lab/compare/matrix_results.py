@@ -185,7 +185,7 @@ class MatrixArm(Record, frozen=True, kw_only=True):
 class Cell(Record, frozen=True, kw_only=True):
     """One arm at one case.
 
-    values: the metric by seed, as measured (None where it was not a number).
+    values: the metric by seed, as measured (None if it was not a number).
     mean: over the seeds that all arms with runs of this case have, so that cells are comparable.
     comparison: with the baseline arm; None for the baseline itself, and without numbers to compare.
     instructions: the same of the count of instructions, where the metric is modelled cycles that may decide.
@@ -223,7 +223,7 @@ class Cell(Record, frozen=True, kw_only=True):
 
     @property
     def contradiction(self) -> str:
-        """The first thing in which the cell contradicts itself; empty where it does not."""
+        """The first thing in which the cell contradicts itself; empty if it does not."""
         if (seed := records.repeated(self.seeds)) is not None:
             return f"the seed {seed} counts twice"
         if len(self.values) != len(self.seeds):
@@ -273,7 +273,7 @@ class MatrixResult(Record, frozen=True, kw_only=True):
 
     @property
     def contradiction(self) -> str:
-        """The first thing in which the matrix contradicts itself; empty where it does not."""
+        """The first thing in which the matrix contradicts itself; empty if it does not."""
         labels = [arm.label for arm in self.arms]
         if arm := records.repeated(labels):
             return f"the arm {arm} is there twice"

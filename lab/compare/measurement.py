@@ -63,13 +63,14 @@ class Measurement:
         Raises `UserError` if a file of the user's has changed since the plan was made, `HostFailed` without QEMU.
         """
         selection.require_unchanged(plan.files)
-        own = architecture.load(spec.architecture)
+        own, selected = architecture.load(spec.architecture), selection.select_all(plan.workloads)
+        contends = plan.mode == "exact" and any(workload.contends for workload, _ in selected)
         return cls(
             plan=plan,
             folder=folder,
-            selected=selection.select_all(plan.workloads),
+            selected=selected,
             architecture=own,
-            qemu=qemu or exact.find_qemu(plan.qemu, own),
+            qemu=qemu or exact.find_qemu(plan.qemu, own, contends=contends),
         )
 
     @property

@@ -122,6 +122,16 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
         least = defaults.FIRST_LOOK_SEEDS if three_decide else defaults.MIN_PAIRS
         return min(least, self.max_seeds), max(self.max_seeds, self.seeds)
 
+    @property
+    def too_few(self) -> str:
+        """The warning that so few seeds give no verdict but on equal kernels; empty if they are enough."""
+        if self.live or not self.fixed_seeds or self.seeds >= defaults.MIN_PAIRS:
+            return ""
+        return (
+            f"--seeds {self.seeds}: cases that differ end as unknown, because {defaults.MIN_PAIRS} seeds decide; "
+            f"--seeds {defaults.MIN_PAIRS} gives verdicts"
+        )
+
     def group_of(self, workload: Workload, case: Case) -> str:
         """The group of a case: the suite's, else the workload's own, if it has any."""
         name = f"{workload.name}:{case.name}"
@@ -155,6 +165,7 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: tuple[str, ...]
     suite: str | None = None
+    mode: str = "exact"
     metric: str | None = None
     tree: str | None = None
     model: str = "auto"
@@ -170,15 +181,15 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def require(self) -> None:
         """Refuse what this host does not have, before hours of work."""
-        selection.select_all(self.workload)
-        exact.find_qemu(self.qemu)
+        contends = any(workload.contends for workload, _ in selection.select_all(self.workload))
+        exact.find_qemu(self.qemu, contends=contends and self.mode == "exact")
         hardware.load(self.machine)
         compilers.identify(self.cc)
 
-    def resolve(self, texts: Iterable[str], progress: Progress) -> list[KernelSpec]:
+    def resolve(self, kernels: Iterable[str | KernelSpec], progress: Progress) -> list[KernelSpec]:
         """Kernels looked up in the tree. Notes say where another commit was taken than the one asked for."""
         tree = trees.open_tree(self.tree, progress=progress) if self.tree else None
-        specs = [resolve(text, tree, progress=progress) for text in texts]
+        specs = [resolve(one, tree, progress=progress) if isinstance(one, str) else one for one in kernels]
         for note in dict.fromkeys(spec.note for spec in specs if spec.note):
             progress.log_once(note)
         return specs

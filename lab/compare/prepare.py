@@ -106,7 +106,6 @@ def _bench(
         if instrument is None:
             raise UserError(f"{workload.name}: vCPUs that contend need a cost model", hint="leave out --model none")
         parameters = parameters.for_contention(workload.vcpus)
-        exact.require_contention(qemu, parameters)
         instrument = instrument.contending(parameters.contention.quantum if parameters.contention else 0)
     return Bench(
         qemu=qemu,

@@ -26,7 +26,7 @@ from lab.guests import exact, file_systems, hardware, image, initrd, plugin
 from lab.guests.plugin import COSTS, Window
 from lab.kernels import architecture, places, symbols
 from lab.kernels.places import Places
-from lab.kernels.symbols import SymbolTable
+from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable
 from lab.stats.verdict import distance
 from lab.workloads import selection
 from lab.workloads.spec import Metric, Workload
@@ -52,7 +52,7 @@ _INIT = re.compile(rf"{_TIMED}Run /init as init process")
 
 
 class Call(NamedTuple):
-    """A function of the boot. level: of its initcall, such as `subsys`; `async`; or empty where nothing names it."""
+    """A function of the boot. level: of its initcall, such as `subsys`; `async`; or empty if nothing names it."""
 
     name: str
     level: str = ""
@@ -82,7 +82,7 @@ class ArmProfile:
     operations: of the workload, in the same window or windows as the blocks; several runs are one profile when
     blocks and operations of all are given. kernel, user: asked in this order, so the measured program comes
     first; addresses alone cannot tell two programs apart that lie at the same place.
-    windows, places: of vCPUs that contend, the windows with the lines that moved, and the names of places.
+    windows: those of the blocks, with call chains and moved lines if there are any. places: names of the lines.
     """
 
     blocks: Iterable[BlockLike]
@@ -91,6 +91,13 @@ class ArmProfile:
     user: Sequence[SymbolTable] = ()
     windows: Sequence[Window] = ()
     places: Places | None = None
+
+    def symbol(self, address: int) -> tuple[SymbolTable | None, Symbol | None]:
+        """The symbol that an address is in, and the table that has it; None for an address that no table knows."""
+        for table in self.kernel if address >= KERNEL_HALF else self.user:
+            if (found := table.find(address)) is not None:
+                return table, found
+        return None, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +113,7 @@ class Profiles:
 
 
 def choose(result: AbResult, case: str | None) -> CaseResult:
-    """The case to explain: the one named, else the one that changed most."""
+    """The case to explain: the one named, else the one that speaks for the result, else the one that changed most."""
     if case is not None:
         name = case.rpartition(":")[2]
         for one in result.cases:
@@ -115,15 +122,19 @@ def choose(result: AbResult, case: str | None) -> CaseResult:
         raise UserError(
             f"{result.result} has no case {case!r}", hint=f"it has {', '.join(one.case for one in result.cases)}"
         )
+    if result.headline is not None:
+        return result.headline
     changed = [one for one in result.cases if one.verdict.is_change]
     return max(changed or result.cases, key=lambda case: distance(case.primary.ratio))
 
 
-def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, model: str | None) -> Profiles:
+def collect(
+    folder: Path, case: CaseResult, work: Work, *, machine: str | None, model: str | None, chains: bool = False
+) -> Profiles:
     """Both arms' profiles of one case, by a machine and a model; None: those it was measured with.
 
-    A measurement keeps the profiles of its first seed. Where that one had no model, or another is asked for, one
-    guest of each arm is run again, once.
+    A measurement keeps the profiles of its first seed. If that seed had no model, or another model or call chains are
+    asked for, one guest of each arm is run again, once.
     """
     asked = result_folders.load_plan(folder)
     guests = architecture.load(asked.base.spec.architecture)
@@ -140,12 +151,15 @@ def collect(folder: Path, case: CaseResult, work: Work, *, machine: str | None, 
         model=model or own or ("full" if guests.modelled else "count"),
     )
     place, aside = folder, folder / "explain"
-    if plan.model != own:
-        place = aside / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}"
+    anew = chains or plan.model != own
+    if anew:
+        place = aside / f"{case.case}-{plan.model}-{Path(plan.machine or '').stem}{'-chains' * chains}"
         (place / "runs").mkdir(parents=True, exist_ok=True)
     ready = prepare(plan, place, work)
     (series,) = ready.series
-    if plan.model != own:
+    if chains:
+        series.bench = _with_chains(series.bench)
+    if anew:
         again = [(series, series.guest(arm, runs.PROFILED_SEED, series.cases)) for arm in ready.arms]
         with work.progress.task("profiling", None) as task:
             sampling.run_all(again, work.until(None), task)
@@ -213,11 +227,22 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
     return found
 
 
+def _with_chains(bench: Bench) -> Bench:
+    """The bench of guests whose profile has call chains."""
+    guests = architecture.of_machine(bench.machine)
+    if bench.instrument is None or guests.name != architecture.DEFAULT or bench.workload.vcpus > 1:
+        raise UserError(
+            f"{bench.workload.name} has no call chains: they are of {architecture.DEFAULT} guests with one vCPU",
+            hint="leave out --folded, --flame-graph and --speedscope",
+        )
+    return replace(bench, instrument=replace(bench.instrument, chains=True))
+
+
 # ---- the initcalls of a boot
 
 
 def _initcalls(ready: ExactGuests, folder: Path, work: Work) -> list[dict[Call, int]]:
-    """The initcalls of both arms; none where the case is no boot."""
+    """The initcalls of both arms; none if the case is no boot."""
     (series,) = ready.series
     if not plugin.measures_boot(series.bench.packed_root, architecture.of_machine(series.bench.machine)):
         return []

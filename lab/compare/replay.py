@@ -42,12 +42,12 @@ class _Guest(Protocol):
 
 
 def differences(guest: _Guest, before: Numbers, after: Numbers) -> list[str]:
-    """Every number, by case and metric, that is not the same. Older records have no whole cost."""
+    """Every number, by case and metric, that is not the same. Older records do not have all of them."""
     lines = []
     for case, numbers in before.items():
         now = after.get(case, {})
         for name in dict.fromkeys([*numbers, *now]):
-            if now.get(name) != numbers.get(name) and (name in numbers or name not in costs.WHOLE):
+            if now.get(name) != numbers.get(name) and (name in numbers or name not in costs.LATER):
                 where = f"{guest.workload}:{case} {name} {guest.arm} seed {guest.seed}"
                 lines.append(f"{where}: {numbers.get(name)} became {now.get(name)}")
     return lines

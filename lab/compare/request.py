@@ -1,31 +1,30 @@
-"""A comparison as it is asked for: from options to a plan, checked before any work."""
+"""From the options of a command to a plan: everything resolved and checked before any work."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 from lab.compare import judge, live_guests
-from lab.compare.plan import ArmPlan, LivePlan, MeasureOptions, Plan
+from lab.compare.plan import ArmPlan, CommonPlan, LivePlan, MeasureOptions, Plan
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests import kvm, perf_stat
 from lab.kernels import architecture, compilers
+from lab.kernels.kernel import KernelSpec
 from lab.kernels.spec import for_architecture
 from lab.stats import defaults
 from lab.workloads import selection
 
+P = TypeVar("P", bound=CommonPlan)
 
-class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
-    """The options of `lab ab` that a plan is made of."""
 
-    base: str | None = None
-    test: str | None = None
+class Request(MeasureOptions, Generic[P], frozen=True, kw_only=True):
+    """The options that a plan of any kind is made of."""
+
     arch: str | None = None
-    mode: str = "exact"
-    base_cc: str | None = None
-    test_cc: str | None = None
     accel: Literal["auto", "kvm", "tcg"] = "auto"
     cpus: int | tuple[int, ...] | None = None
     numa: int | None = None
@@ -43,24 +42,54 @@ class ComparisonRequest(MeasureOptions, frozen=True, kw_only=True):
         names = [name for name in (self.arch or "").split(",") if name]
         return [architecture.load(name).name for name in dict.fromkeys(names)]
 
+    @property
+    def kernels(self) -> Sequence[str | KernelSpec]:
+        """The kernels asked for, in the order in which `plan` takes them."""
+        raise NotImplementedError
 
-def plan_of(asked: ComparisonRequest, progress: Progress) -> Plan:
+    def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> P:
+        """The plan around kernels that were looked up."""
+        raise NotImplementedError
+
+
+class ComparisonRequest(Request[Plan], frozen=True, kw_only=True):
+    """The options of a comparison of two kernels. certificate: it is one kernel, to see how much this host scatters."""
+
+    base: str | KernelSpec | None = None
+    test: str | KernelSpec | None = None
+    base_cc: str | None = None
+    test_cc: str | None = None
+    certificate: bool = False
+
+    @property
+    def kernels(self) -> Sequence[str | KernelSpec]:
+        """Base and test."""
+        if not self.base or not self.test:
+            raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
+        return self.base, self.test
+
+    def require(self) -> None:
+        """Refuse what this host does not have, the compilers of both arms included."""
+        super().require()
+        for cc in filter(None, (self.base_cc, self.test_cc)):
+            compilers.identify(cc)
+
+    def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> Plan:
+        """The plan of the comparison."""
+        compiled_by = [cc or self.cc for cc in (self.base_cc, self.test_cc)]
+        base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
+        return Plan.of(self, live=live, base=base, test=test, robust=self.robust, certificate=self.certificate)
+
+
+def plan_of(asked: Request[P], progress: Progress) -> P:
     """Resolve everything first, so that no option turns out wrong after hours."""
-    asked = _contending(asked)
-    if not asked.base or not asked.test:
-        raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
+    asked, kernels = _contending(asked), asked.kernels
     asked.require()
-    compiled_by = [cc or asked.cc for cc in (asked.base_cc, asked.test_cc)]
-    for cc in compiled_by:
-        compilers.identify(cc)
     if asked.mode != "live":
         require_metric(asked)
-        if asked.robust:
-            require_cycles(asked)
-    texts = (asked.base, asked.test)
     for name in asked.architectures:
-        texts = (for_architecture(texts[0], name), for_architecture(texts[1], name))
-    specs = asked.resolve(texts, progress)
+        kernels = [for_architecture(text, name) if isinstance(text, str) else text for text in kernels]
+    specs = asked.resolve(kernels, progress)
     for spec in specs:
         if asked.arch and spec.architecture not in asked.architectures:
             raise UserError(
@@ -69,11 +98,11 @@ def plan_of(asked: ComparisonRequest, progress: Progress) -> Plan:
             )
     if asked.mode == "live":
         architecture.require_default("--mode live", [spec.architecture for spec in specs])
-    base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
-    return plan_around(asked, base, test, progress)
+    asked = asked.for_kernels(specs)
+    return asked.plan(specs, _live_plan(asked, progress))
 
 
-def _contending(asked: ComparisonRequest) -> ComparisonRequest:
+def _contending(asked: Request[P]) -> Request[P]:
     """The request whose workloads name their vCPUs (`contention@4`), where `--cpus` asks for guests of exact mode."""
     if asked.cpus is None or asked.mode != "exact":
         if isinstance(asked.cpus, tuple):
@@ -86,37 +115,26 @@ def _contending(asked: ComparisonRequest) -> ComparisonRequest:
     return msgspec.structs.replace(asked, workload=texts, cpus=None)
 
 
-def plan_around(asked: ComparisonRequest, base: ArmPlan, test: ArmPlan, progress: Progress) -> Plan:
-    """The plan of a request whose arms are resolved; `UserError` if its mode or its model cannot measure them."""
-    asked = asked.for_kernels((base.spec, test.spec))
-    return Plan.of(asked, live=_live_plan(asked, progress), base=base, test=test, robust=asked.robust)
-
-
-def require_metric(asked: MeasureOptions) -> None:
-    """Refuse a metric that one of the workloads does not have under its model."""
+def require_metric(asked: Request[P]) -> None:
+    """Refuse a metric that a workload does not have under its model, and `--robust` if no verdict can rest on costs."""
+    modelled = False
     for workload, _ in selection.select_all(asked.workload):
-        judge.require_metric(asked.metric, workload, modelled=workload.model_for(asked.model) != "none")
-
-
-def require_cycles(asked: MeasureOptions) -> None:
-    """Refuse `--robust` where no verdict can rest on costs."""
-    modelled = [workload.model_for(asked.model) != "none" for workload, _ in selection.select_all(asked.workload)]
-    if asked.metric == "instructions" or not any(modelled):
+        judge.metric_of(workload, asked.metric, modelled=(own := workload.model_for(asked.model) != "none"))
+        modelled |= own
+    if asked.robust and (asked.metric == "instructions" or not modelled):
         raise UserError(
             "--robust: no modelled cycles decide, so no cost can turn a verdict",
             hint="leave it out, or have cycles decide (--model tlb, --metric cycles)",
         )
 
 
-def _live_plan(asked: ComparisonRequest, progress: Progress) -> LivePlan | None:
+def _live_plan(asked: Request[P], progress: Progress) -> LivePlan | None:
     """The plan of live mode, refused if this host cannot do it; None for exact mode."""
     if asked.mode != "live":
-        numbers = {"cpus": asked.cpus, "numa": asked.numa, "rounds": asked.rounds, "iterations": asked.iterations}
-        given = {name: value is not None for name, value in numbers.items()}
-        given |= {"accel": asked.accel != "auto", "duet": asked.duet}
-        given |= {"perf": asked.perf is not None, "perf-record": asked.perf_record}
-        if refused := [name for name, is_given in given.items() if is_given]:
-            raise UserError(f"--{refused[0]} requires --mode live", hint="exact mode is the default, and does without")
+        for name in ("cpus", "numa", "rounds", "iterations", "accel", "duet", "perf", "perf_record"):
+            if getattr(asked, name) not in (None, False, "auto"):
+                option = name.replace("_", "-")
+                raise UserError(f"--{option} requires --mode live", hint="exact mode is the default, and does without")
         return None
     selected = selection.select_all(asked.workload)
     modelled = {

@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.results import AbResult
 from lab.core import paths, records
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import GuestFailed, HostFailed, UserError
 from lab.core.progress import Progress
 
 T = TypeVar("T")
@@ -58,8 +58,13 @@ def finish(folder: Path, plan: ComparisonPlan, clock: Clock, document: Callable[
         result=reference(folder),
         **fields,
     )
-    records.save(folder / "result.json", result)
+    store_result(folder, result)
     return result
+
+
+def store_result(folder: Path, result: object) -> None:
+    """Save the finished document of a measurement in its folder."""
+    records.save(folder / "result.json", result)
 
 
 def results_dir() -> Path:
@@ -145,15 +150,18 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept(folder: Path, progress: Progress) -> Iterator[None]:
-    """Around measuring: when it is stopped, say what is kept and how to go on. A folder without anything is deleted."""
+    """Around measuring: when it is stopped, say what is kept and how to go on. A folder without anything is deleted.
+
+    A request that cannot work is not to go on.
+    """
     try:
         yield
     except BaseException as error:
         runs = sum(len(list((folder / kind_of_guest).glob("*.json"))) for kind_of_guest in ("runs", "boots"))
         if folder.parent == results_dir() and _is_empty(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            progress.log("stopped before anything was measured; nothing is kept")
-        else:
+            progress.log("stopped before anything was measured; what was downloaded and compiled is kept")
+        elif not _is_impossible(error):
             progress.log(
                 f"stopped; {runs} run{' is' if runs == 1 else 's are'} kept. To go on: {resume_command(folder)}"
             )
@@ -162,8 +170,13 @@ def kept(folder: Path, progress: Progress) -> Iterator[None]:
         raise
 
 
+def _is_impossible(error: BaseException) -> bool:
+    """True if the request itself is wrong, so that going on would end alike."""
+    return isinstance(error, UserError) or (isinstance(error, GuestFailed) and error.kind.blames == "request")
+
+
 def _is_empty(folder: Path) -> bool:
-    """True where there is no file beside the plan."""
+    """True if there is no file beside the plan."""
     return not any(path.is_file() for path in folder.rglob("*") if path.name not in ("plan.json", ".lock"))
 
 

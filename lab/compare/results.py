@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import msgspec
 
 from lab import __version__
+from lab.compare.cause import Cause
 from lab.compare.live_results import Live
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
@@ -75,7 +76,7 @@ class ArmResult(Record, frozen=True, kw_only=True):
 
 
 def compiler_note(arms: Sequence[ArmResult]) -> str | None:
-    """The warning that arms are of several compilers; None where all are of one, or the lab built them all."""
+    """The warning that arms are of several compilers; None if all are of one, or the lab built them all."""
     named = {version for arm in arms if (version := compilers.version_in(arm.compiler or ""))}
     # Who has the lab build with two compilers wants to know what these change.
     if len(named) < 2 or all(arm.commit for arm in arms):
@@ -220,8 +221,8 @@ class Robustness(Record, frozen=True, kw_only=True):
     """A verdict at other costs: within the ranges of the machine's file, and on the other machines of the lab.
 
     low, high: the smallest and the largest change at the corners of the ranges, as ratios.
-    depends_on: the costs that turn the verdict, each alone, or else `together`; empty where it survives every corner.
-    others: the change with one seed on each other machine that was modelled; None where the case failed.
+    depends_on: the costs that turn the verdict, each alone, or else `together`; empty if it survives every corner.
+    others: the change with one seed on each other machine that was modelled; None if the case failed.
     holds_on: the machines on which it is the same verdict, the measured one first.
     """
 
@@ -266,7 +267,7 @@ _ALL = {2: "both", 3: "all three", 4: "all four", 5: "all five"}
 class CaseResult(Record, frozen=True, kw_only=True):
     """One case: its primary metric's verdict, and every metric's raw values.
 
-    group: its group in the suite, else in the workload; empty where it has none.
+    group: its group in the suite, else in the workload; empty if it has none.
     guest_clock: the workload's own cost metric, which counts instructions, where a modelled one is the primary.
     failed: the case failed, and has no numbers. notes: what the arms did besides the metric, a line each.
     sweep: its place in a sweep, where the workload's pattern names one.
@@ -295,7 +296,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
     @property
     def contradiction(self) -> str:
-        """The first thing in which the case contradicts itself; empty where it does not."""
+        """The first thing in which the case contradicts itself; empty if it does not."""
         decides = [metric for metric in self.metrics if metric.primary]
         if len(decides) != 1:
             return f"{self.name} has {len(decides)} primary metrics"
@@ -362,7 +363,8 @@ class AbResult(Record, frozen=True, kw_only=True):
 
     remarks: what the guests of both arms were before any case ran, where that differs.
     metric: what decides by the user's choice, `cycles` or `instructions`; None for each workload's own metric.
-    suite: the suite that the cases are of; None where the user named them.
+    suite: the suite that the cases are of; None if the user named them.
+    cause: the functions behind the change of the case that speaks for the result; None if nobody asked.
     """
 
     schema: str = "lab.ab/1"
@@ -384,10 +386,11 @@ class AbResult(Record, frozen=True, kw_only=True):
     remarks: list[str] = msgspec.field(default_factory=list)
     metric: str | None = None
     suite: str | None = None
+    cause: Cause | None = None
 
     @property
     def contradiction(self) -> str:
-        """The first thing in which the result contradicts itself; empty where it does not."""
+        """The first thing in which the result contradicts itself; empty if it does not."""
         if (seed := records.repeated(self.seeds)) is not None:
             return f"the {self.pairs} {seed} counts twice"
         if case := records.repeated(case.name for case in self.cases):
@@ -509,7 +512,7 @@ def counter_evidence(comparisons: Sequence[Comparison]) -> str:
 
 
 def differing(environments: Sequence[ResultEnvironment], aside: Collection[str] = ("lab",)) -> list[str]:
-    """The names of what differs around several results; empty where their numbers compare one by one."""
+    """The names of what differs around several results; empty if their numbers compare one by one."""
     if len({environment.fingerprint for environment in environments}) < 2:
         return []
     first, *others = map(records.plain, environments)

@@ -85,7 +85,7 @@ def judged(
 
 
 def _repricing(one: Series, case: Case, found: CaseResult, plan: Plan) -> _Repricing | None:
-    """The case at other prices; None where it is open, or its cycles are not a sum that could be another."""
+    """The case at other prices; None if it is open, or its cycles are not a sum that could be another."""
     instrument = one.bench.instrument
     if instrument is None or one.bench.workload.contends or found.failed or found.verdict == Outcome.UNKNOWN:
         return None
@@ -166,7 +166,7 @@ def _on_other_machines(
 
 
 def _one_change(one: Series, case: Case, metric: str) -> float | None:
-    """The ratio of the only pair; None where the case failed."""
+    """The ratio of the only pair; None if the case failed."""
     if one.failures(case):
         return None
     _, base, test = one.pairs(case, metric)

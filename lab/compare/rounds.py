@@ -202,7 +202,7 @@ class Rounds:
         )
 
     def differences(self, case: str) -> list[float]:
-        """log(test) - log(base) of each block, of the primary metric; NaN where there is none."""
+        """log(test) - log(base) of each block, of the primary metric; NaN if there is none."""
         base, test = self._arms(case, self._primary(case))
         pairs = zip(base, test, strict=True)
         return [math.log(t / b) if 0 < b < math.inf and 0 < t < math.inf else math.nan for b, t in pairs]
@@ -266,7 +266,7 @@ class Rounds:
         return verdict.adjust(compare(test), compare(shared.taken_off(test)), shared) if shared else compare(test)
 
     def _shared_noise(self, covariate: Covariate) -> verdict.SharedNoise | None:
-        """The noise of each round that the control tells; None where a round has no value of it."""
+        """The noise of each round that the control tells; None if a round has no value of it."""
         control = covariate.control
         x = self.differences(control)
         if not all(map(math.isfinite, x)):

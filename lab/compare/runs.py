@@ -43,6 +43,9 @@ _TURN = "lab.turn"
 USER_CODE = "user-code.json"
 """The part of every seed's profile that is the program's own, in the guest's folder."""
 
+_UNWRITTEN = ("nr_dirty", "nr_writeback")
+"""The counters of pages that are to be written; those of the case's begin are taken off."""
+
 UserCode = dict[str, list[tuple[int, int, int]]]
 """By case: address, instructions and executions of each block."""
 
@@ -227,6 +230,12 @@ class Run(Record, frozen=True, kw_only=True):
     def metrics(self, case: str) -> dict[str, float]:
         """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
         return GuestOutput(self.report, self.costs, self.wall_s).metrics(case)
+
+    def unwritten_cycles(self, case: str) -> float:
+        """An estimate of the cycles an operation that the case leaves for after its end: files' pages to be written."""
+        pages = sum(outcome.vmstat.get(name, 0) for outcome in self.report.outcomes(case) for name in _UNWRITTEN)
+        operations = self.costs.get(case, {}).get("counted_operations")
+        return max(0, pages) * costs.WRITTEN_PAGE / operations if operations else 0.0
 
 
 def run_name(workload: Workload, arm: str, seed: int, cases: Sequence[Case]) -> str:
@@ -433,7 +442,7 @@ def boot_and_read(
 ) -> GuestOutput:
     """Boot the guest whose initrd is in a folder, and read its output.
 
-    step_ns: the guest time of an instruction, where a model runs; None where none does.
+    step_ns: the guest time of an instruction, where a model runs; None if none does.
     start: the snapshot that is made or used.
     The initrd is removed in any case: it is large, and can be made again.
     """
@@ -501,7 +510,7 @@ def _elapsed_ns(workload: Workload, outcomes: Sequence[CaseOutcome], windows: Se
 
 
 def user_code(folder: Path, name: str) -> UserCode:
-    """The program's own code in a run, from its guest's folder; empty where that was not kept."""
+    """The program's own code in a run, from its guest's folder; empty if that was not kept."""
     return records.find(guest_folder(folder, name) / USER_CODE, UserCode) or {}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import beliefs, runs
+from lab.compare import beliefs, estimates, runs
+from lab.compare.beliefs import Belief
 from lab.compare.plan import ComparisonPlan, Plan
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
@@ -28,12 +29,13 @@ from lab.core.progress import Task
 from lab.core.text import plural
 from lab.guests import costs
 from lab.guests.run import Arm, RunningGuests
+from lab.kernels.kernel import KernelSpec
 from lab.stats import whole
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
 from lab.stats.verdict import Comparison, Outcome, beside_count, beside_strings, compare_metric, percent, primary_of
 from lab.stats.verdict import Metric as Compared
 from lab.stats.whole import FAR, FEW, MAD_TO_SD, Whole
-from lab.workloads.spec import WINDOWS_MAX, Case, Metric
+from lab.workloads.spec import WINDOWS_MAX, Case, Metric, Workload
 
 Loss = Literal["all", "arm", "case"]
 """The loss by a case that fails: all measuring, the case in the arm that it failed in, or the case in every arm."""
@@ -84,13 +86,13 @@ class Series:
         return {seed: run for seed, run in found.items() if run is not None}
 
     def values(self, arm: str, case: Case, metric: str) -> dict[int, float]:
-        """A metric of a case by seed; NaN where it is missing."""
+        """A metric of a case by seed; NaN if it is missing."""
         return {seed: run.metrics(case.name).get(metric, float("nan")) for seed, run in self.runs_of(arm, case).items()}
 
     def pairs(
         self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")
     ) -> tuple[list[int], list[float], list[float]]:
-        """Seeds that both arms ran this case with, and the metric's values in them; NaN where it is missing."""
+        """Seeds that both arms ran this case with, and the metric's values in them; NaN if it is missing."""
         base, test = (self.values(arm, case, metric) for arm in arms)
         seeds = [seed for seed in base if seed in test]
         return seeds, [base[seed] for seed in seeds], [test[seed] for seed in seeds]
@@ -388,7 +390,8 @@ def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, 
     if one.bench.instrument is None:
         return primary
     first = {arm: run for arm in arms for run in list(one.runs_of(arm, case).values())[:1]}
-    return beliefs.weigh(primary, first, one.bench.instrument.machine)
+    machine = one.bench.instrument.machine
+    return beliefs.weigh(primary, {arm: Belief.of(run.report.settings, machine) for arm, run in first.items()})
 
 
 def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:
@@ -419,20 +422,60 @@ def weigh_strings(
 
 
 def weigh_whole(
-    primary: Comparison, beside: Sequence[Comparison], plan: ComparisonPlan
-) -> tuple[Comparison, Whole | None]:
-    """A case's primary metric as the whole cost of the case allows, and that cost; None where no model ran.
+    primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan,
+    arms: tuple[str, str] = ("base", "test"),
+) -> tuple[Comparison, Whole | None]:  # fmt: skip
+    """A case's primary metric as the whole cost of the case allows, and that cost; None if no model ran.
 
     beside: what the same runs have of it, among other metrics.
     """
     if costs.beside(primary.name) is None:
         return primary, None
     parts = {comparison.name: comparison for comparison in beside}
+    if deferred := parts.get("deferred_cycles"):
+        base, test = (one.runs_of(arm, case) for arm in arms)
+        parts[deferred.name] = _with_unwritten(deferred, base, test, case.name)
     found, cost = whole.weigh(
         primary, *map(parts.get, costs.WHOLE),
         threshold=plan.threshold, alpha=plan.alpha, chosen=plan.metric is not None,
     )  # fmt: skip
-    return (_hopeless(found, plan.max_seeds) if found.more_blocks else found), cost
+    return (_hopeless(found, plan.max_seeds) if found.more_blocks and found is not primary else found), cost
+
+
+def left(
+    plan: ComparisonPlan,
+    folder: Path,
+    shared: Sequence[tuple[Workload, Sequence[Case]]],
+    arms: Mapping[str, KernelSpec],
+    seeds: Iterable[int],
+) -> tuple[int, float]:
+    """The number of guests of some seeds that have no record yet, and the processor seconds that they take.
+
+    shared: the cases of each kind of guest.
+    """
+    count, seconds, wanted = 0, 0.0, [*seeds]
+    for workload, together in shared:
+        for name, spec in arms.items():
+            paths = [runs.run_path(folder, runs.run_name(workload, name, seed, together)) for seed in wanted]
+            missing = sum(not path.is_file() for path in paths)
+            count += missing
+            seconds += estimates.planned_seconds(plan, workload, together, spec, missing)
+    return count, seconds
+
+
+def _with_unwritten(deferred: Comparison, base: Mapping[int, Run], test: Mapping[int, Run], case: str) -> Comparison:
+    """The comparison of deferred work, with the writing that the runs of a case leave for after its end."""
+    arms = [
+        [run.unwritten_cycles(case) for seed, run in arm.items() if seed in base and seed in test]
+        for arm in (base, test)
+    ]
+    if len(deferred.base) != len(arms[0]) or not any(map(any, arms)):
+        return deferred
+    added = [
+        [None if cycles is None else cycles + more for cycles, more in zip(values, arm, strict=True)]
+        for values, arm in zip((deferred.base, deferred.test), arms, strict=True)
+    ]
+    return replace_fields(deferred, base=added[0], test=added[1])
 
 
 def can_be_settled(primary: Comparison, max_seeds: int) -> bool:

@@ -70,7 +70,7 @@ def case_remarks(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) ->
 
 
 def _mean(quantity: _Quantity, case: str, runs: Sequence[Run]) -> float | None:
-    """The mean of a quantity; None where a run does not have it."""
+    """The mean of a quantity; None if a run does not have it."""
     outcomes = [(run.report.case(case), run.metrics(case)) for run in runs]
     values = [quantity.of(outcome, metrics) for outcome, metrics in outcomes if outcome is not None]
     numbers = [value for value in values if value is not None]

@@ -24,7 +24,7 @@ _POLL_S = 0.02
 class PlaybookFailed(HostFailed):
     """A task of a playbook failed. `task` is its name, `detail` the message of its module.
 
-    `task` is None where Ansible itself did not start or was killed; then `detail` is its last line.
+    `task` is None if Ansible itself did not start or was killed; then `detail` is its last line.
     """
 
     def __init__(self, playbook: str, task: str | None, detail: str) -> None:
@@ -48,6 +48,7 @@ def play(
 
     Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` once `cancelled` returns True.
     """
+    require_terminals()
     import ansible_runner  # takes a third of a second
 
     with process.scratch("lab-play-", variable=TAG, value=tag) as private:
@@ -71,6 +72,18 @@ def play(
             raise _failure(name, runner)
 
 
+def require_terminals() -> None:
+    """Refuse a system without pseudo-terminals, which ansible-runner wants one of."""
+    try:
+        for descriptor in os.openpty():
+            os.close(descriptor)
+    except OSError as error:
+        raise HostFailed(
+            f"no pseudo-terminal can be opened ({error.strerror or error}), and Ansible needs one",
+            hint="in a chroot: mkdir -p /dev/pts; mount -t devpts -o ptmxmode=0666 devpts /dev/pts",
+        ) from error
+
+
 def _literal(value: Any) -> Any:
     """Mark every string as text. Ansible would evaluate `{{ ... }}`, which a commit's subject may contain."""
     match value:
@@ -88,6 +101,7 @@ def _environment(private: str) -> dict[str, str]:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     return {
         "PATH": path,
+        "LC_ALL": "C.UTF-8",  # Ansible does not start in a locale that is not generated
         "ANSIBLE_CONFIG": str(Path(private) / _CONFIG),
         "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_LOCAL_TEMP": private,

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class Executor(Protocol):
-    """Other machines that do a command's work. Threads may share it. What it does is `GuestExecutor` and `Builder`."""
+    """Other machines that do a command's work. Threads may share it. `GuestExecutor` and `Builder` are its methods."""
 
     def stop(self) -> None:
         """Cancel everything that is under way, for good."""
@@ -36,7 +36,7 @@ class Work:
     jobs: guests at a time, and make's parallelism.
     deadline: on the monotonic clock; None without a budget.
     progress: takes the progress.
-    executor: None where this machine does all of it.
+    executor: None if this machine does all of it.
     """
 
     progress: Progress
@@ -61,7 +61,7 @@ class Work:
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function with each item: one after the other here, all at once where an executor does the work.
 
-        Waits for all of them, then raises what the first item's call raised, if it did.
+        Waits for all of them, then raises the exception of the first item's call, if it had one.
         """
         if self.executor is None or len(items) < 2:
             return [function(item) for item in items]

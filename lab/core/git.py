@@ -50,7 +50,7 @@ class Signature(NamedTuple):
 
 def short(commit: str) -> str:
     """A commit's id as people write it; any other name as it is."""
-    return commit[:12] if len(commit) == 40 else commit
+    return commit[:12] if re.fullmatch("[0-9a-f]{40}", commit) else commit
 
 
 def environment() -> dict[str, str]:
@@ -166,13 +166,22 @@ class Repo:
                     try:
                         self._apply([patch], env)
                     except CommandFailed as error:
-                        raise PatchFailed(patch, error.stderr) from error
+                        raise PatchFailed(patch, error.stderr, self._remedy(patch, env)) from error
             return self.git("write-tree", env=env)
 
-    def _apply(self, patches: Sequence[Path], env: Mapping[str, str]) -> None:
+    def _apply(self, patches: Sequence[Path], env: Mapping[str, str], *options: str) -> None:
         """Apply patches to an index, in turn: all of them or none."""
+        argv = ("apply", "--cached", "--whitespace=nowarn", *options, "--")
         if patches:
-            self.git("apply", "--cached", "--whitespace=nowarn", "--", *(path.absolute() for path in patches), env=env)
+            self.git(*argv, *(path.absolute() for path in patches), env=env)
+
+    def _remedy(self, patch: Path, env: Mapping[str, str]) -> str:
+        """The remedy for a patch that does not apply, if it would in another way."""
+        for options, remedy in _NEARLY.items():
+            with suppress(CommandFailed):
+                self._apply([patch], env, "--check", *options)
+                return remedy
+        return ""
 
     def tree_with(self, base: str, files: Mapping[str, tuple[str, bytes] | None]) -> str:
         """The id of a commit's or tree's tree with other files in it: mode and content by path, None for no file."""
@@ -259,15 +268,29 @@ class Repo:
                 raise CommandFailed(["git fast-import"], status, errors.read().decode(errors="replace"))
 
 
-class PatchFailed(HostFailed):
-    """A patch does not apply. `where` names the file and hunk when git did."""
+_NEARLY = {
+    ("--reverse",): "the tree has this change already; leave the patch out",
+    ("--ignore-whitespace",): "only white space differs, as mail programs and editors change it; save the mail itself",
+    ("--recount",): "the line numbers of its hunks are wrong, as after editing by hand; make the patch anew with git",
+    ("-p0",): "its paths lack the a/ and b/ that git writes; make it with `git diff`",
+}
+"""Options with which `git apply` takes patches that it refuses otherwise, and what to do about them."""
 
-    def __init__(self, patch: Path, stderr: str) -> None:
+
+class PatchFailed(HostFailed):
+    """A patch does not apply. `where` names the file and hunk when git did; `remedy` is empty if none is known."""
+
+    def __init__(self, patch: Path, stderr: str, remedy: str = "") -> None:
         lines = [line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")]
         hunk = re.search(r"^error: patch failed: (.*):(\d+)$", stderr, re.MULTILINE)
         if hunk:
             self.where = f"{hunk[1]}, the hunk at line {hunk[2]}"
+        elif damaged := re.search(r"^error: corrupt patch at (?:.*:|line )(\d+)$", stderr, re.MULTILINE):
+            text = patch.read_text(errors="replace").splitlines()[int(damaged[1]) - 1 : int(damaged[1])]
+            self.where = f"line {damaged[1]} of the diff does not continue its hunk: {''.join(text)!r}"
+            remedy = remedy or "mail programs wrap lines and drop spaces; save the mail itself, unchanged"
         else:
             self.where = lines[0] if lines else "git gave no reason"
         super().__init__(f"{patch} does not apply: {self.where}")
         self.patch = patch
+        self.remedy = remedy

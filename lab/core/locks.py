@@ -28,7 +28,7 @@ _guard = Lock()
 
 
 def hold(path: Path) -> bool:
-    """Hold a file until this process ends, and mark it as used now; False where it is gone, or just went."""
+    """Hold a file until this process ends, and mark it as used now; False if it is gone, or just went."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def hold(path: Path) -> bool:
 
 
 def _lock_shared(path: Path, descriptor: int) -> bool:
-    """Lock a file; False where `lab gc` removed it while this process waited."""
+    """Lock a file; False if `lab gc` removed it while this process waited."""
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     try:
         return _identity(path.stat()) == _identity(os.fstat(descriptor))

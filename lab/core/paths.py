@@ -1,4 +1,4 @@
-"""The lab's folders: the data folders that it comes with, and where it keeps what it makes, by the XDG rules.
+"""The lab's folders: the data folders that it comes with, and the folders of its own files, by the XDG rules.
 
 A data folder is a top-level folder of the checkout, or its copy in the wheel; nothing is written there. Data (trees,
 results) is what a user would miss; cache (kernels, images, downloads, build folders) can be made again.

@@ -99,7 +99,7 @@ def kill_tagged(variable: str, value: str) -> None:
 
 @contextmanager
 def swept(*folders: Path, variable: str = "", value: str = "") -> Iterator[None]:
-    """Remove folders if this process is killed within the block; before that, kill what has a variable set to a value.
+    """Remove folders if this process is killed within the block; first kill processes with that value of a variable.
 
     Another process waits for the end of a pipe that only this one writes to. It leads a session of its own, so that it
     outlives whatever ends this one.

@@ -135,7 +135,7 @@ class Task:
             self._bars.update(self._id, completed=self.count, total=total, description=label, left=self._left())
 
     def _left(self) -> str:
-        """The time that is left; empty where nothing tells."""
+        """The time that is left; empty if nothing tells."""
         done = self.count - self._known
         if not self.total or not done or not self.total * _TELLING <= self.count < self.total:
             return ""

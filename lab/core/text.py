@@ -84,7 +84,7 @@ UNBOUND = 1000
 
 
 def columns(rows: Sequence[Sequence[str]], right: Container[int] = (), width: int = UNBOUND) -> list[str]:
-    """Rows as lines of aligned columns, two blanks apart. What does not fit into the width goes on in its column."""
+    """Rows as lines of aligned columns, two blanks apart. Text too long for the width continues in its column."""
     cells = aligned(rows, right)
     last = sum(len(cell) + 2 for cell in cells[0][:-1]) if cells else 0
     return [wrapped("  ".join(row).rstrip(), last, width) for row in cells]
@@ -112,7 +112,7 @@ def width_of(console: Console | None = None) -> int:
 
 
 def wrapped(line: str, indent: int, width: int) -> str:
-    """A line in a width; what does not fit goes below it, indented."""
+    """A line in a width; the words that do not fit go below it, indented."""
     if len(line) <= width or width >= UNBOUND:
         return line
     return textwrap.fill(

@@ -169,7 +169,7 @@ def together(faults: Sequence[UserError]) -> UserError:
 
 
 def _at(key: Key) -> str:
-    """A key in front of what is wrong with its value: `row[1].name: `."""
+    """A key in front of the error in its value: `row[1].name: `."""
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).lstrip(".")
     return f"{name}: " if name else ""
 
@@ -208,7 +208,7 @@ def _said(message: str, value: Any, kind: Any) -> str:
 
 
 def _form(kind: Any) -> str:
-    """The words for a type's pattern: the description beside it; empty where it has none."""
+    """The words for a type's pattern: the description beside it; empty if it has none."""
     metas = [*get_args(kind)[1:], *(meta for one in get_args(kind) for meta in get_args(one)[1:])]
     return next((meta.description for meta in metas if isinstance(meta, msgspec.Meta) and meta.description), "")
 

@@ -52,7 +52,7 @@ _CALIBRATED = ("syscall", "exception")
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The machine of this host, what it is like, and what could not be measured."""
+    """The machine of this host, the facts about it, and the costs that could not be measured."""
 
     machine: Machine
     base: Machine
@@ -314,7 +314,7 @@ def _walk_4k(state: _Fit, fits: dict[str, TlbFit]) -> None:
 
 
 def _flush(state: _Fit) -> Flush | None:
-    """The extent of a flush, by what it costs with two numbers of other pages in the TLB."""
+    """The extent of a flush, by its cost with two numbers of other pages in the TLB."""
     try:
         flush, none = state.samples.over("flush"), state.samples.over("flush_none")
         near, far = sorted(flush.keys() & none.keys())
@@ -418,7 +418,7 @@ def _classes(state: _Fit) -> None:
     plain = (state.costs.get("instruction") or state.base.cost.instruction).cycles
 
     def among(name: str, instructions: int = 1) -> Reading:
-        """What an instruction adds to plain ones around it."""
+        """The cycles that an instruction adds to plain ones around it."""
         nothing = state.samples.one("among_nothing").value
         reading = state.samples.one(f"among_{name}").reading(lambda cycles: (cycles - nothing) / instructions)
         state.keep(f"{name}_cycles", reading)

@@ -17,9 +17,10 @@ from lab.core import ansible, paths, process, records
 from lab.core.ansible import PlaybookFailed
 from lab.core.errors import HostFailed, LabError
 from lab.core.process import run_text
+from lab.core.progress import Progress
 from lab.core.records import Record
 from lab.core.text import listed
-from lab.guests import exact, host, kvm
+from lab.guests import backports, exact, host, kvm
 from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
 
@@ -39,7 +40,7 @@ def examine(qemu: str = exact.QEMU) -> list[Finding]:
     """All findings about this machine. Boots a guest to judge KVM, where `/dev/kvm` exists at all."""
     return [
         _packages(), _exact_mode(qemu), _contention(qemu), *_other_architectures(), _live_mode(qemu), _counters(),
-        _virtme_ng(), _default_tree(), _size(), _disk(), _privileges(), *live_setup(),
+        _virtme_ng(), _default_tree(), _size(), _disk(), _terminals(), _privileges(), *live_setup(),
     ]  # fmt: skip
 
 
@@ -73,16 +74,12 @@ _OPTIONAL = {"ccache", "linux-source-6.12"}
 
 def _contention(qemu: str) -> Finding:
     """Tell if vCPUs can contend in exact mode, by the version of QEMU, and the functions that it has to export."""
-    name, needs = "contention", exact.exact_machine().contention
+    name = "contention"
     try:
-        found = exact.find_qemu(qemu)
+        found = exact.find_qemu(qemu, contends=True)
     except HostFailed as error:
-        return _limited(name, f"vCPUs cannot contend in exact mode: {error.message}", error.hint)
-    lacks = exact.missing_for_contention(found, needs) if needs else []
-    if lacks:
-        text = f"vCPUs cannot contend in exact mode: {found.path} lacks {', '.join(lacks)}"
-        return _limited(name, text, "name QEMU 10.0 or newer by --qemu; on Debian 12 it is in bookworm-backports")
-    return _ok(name, f"vCPUs can contend in exact mode: QEMU {found.version} ends their turns")
+        return _limited(name, error.message, error.hint)
+    return _ok(name, f"works: QEMU {found.version} ends the turns of vCPUs ({found.path})")
 
 
 def _packages() -> Finding:
@@ -121,6 +118,11 @@ def host_packages(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
     return found | dict.fromkeys(role["host_ready_release_packages"].get(release, ()), "the default tree")
 
 
+def needs_packages() -> bool:
+    """True if the role `host_ready` has packages to install."""
+    return _packages().state != "ok"
+
+
 def install(password: str | None = None) -> None:
     """Install the packages by the role `host_ready`. password: the one that sudo asks for, if it does."""
     if shutil.which("apt-get") is None:
@@ -133,6 +135,12 @@ def install(password: str | None = None) -> None:
             f"packages were not installed: {error.detail}",
             hint="check the network and the package sources (`sudo apt-get update`)",
         ) from error
+
+
+def add_contention(qemu: str, progress: Progress) -> None:
+    """Unpack QEMU of the backports beside the host's, where that one cannot end turns and there are any."""
+    if backports.suite() and _contention(qemu).state != "ok":
+        backports.install(progress)
 
 
 def _exact_mode(command: str) -> Finding:
@@ -274,6 +282,15 @@ def _disk() -> Finding:
         needs = f"{text}: a kernel build needs 3, the default tree and image 2"
         return _missing("disk", needs, "free some, or point XDG_CACHE_HOME and XDG_DATA_HOME elsewhere")
     return _ok("disk", text)
+
+
+def _terminals() -> Finding:
+    """Tell if there are pseudo-terminals: a plain chroot has none."""
+    try:
+        ansible.require_terminals()
+    except HostFailed as error:
+        return _missing("pseudo-terminals", error.message, error.hint)
+    return _ok("pseudo-terminals", "Ansible has those that it needs for images and builds")
 
 
 def _privileges() -> Finding:

@@ -21,6 +21,7 @@ from lab.core.errors import HostFailed, LabError, UserError
 from lab.core.paths import data_folder
 from lab.core.process import find_tool, run, run_text
 from lab.core.records import Record
+from lab.guests import backports
 from lab.guests.hardware import Machine
 from lab.guests.plugin import COSTS, Instrument, escape
 from lab.guests.run import CONSOLE, INITRD, REPORT, overridden
@@ -180,7 +181,7 @@ class ExactGuest:
         if self.instrument and self.instrument.quantum:
             plugin = [*plugin[:-1], ",".join([plugin[-1], *places.of_kernel(kernel).arguments()])]
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
-        return [self.qemu.path, *words, *plugin]
+        return [self.qemu.path, *backports.firmware(self.qemu.path), *words, *plugin]
 
     def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
         """The environment of the guest's numbers. settings: applied before its program runs. env: its program's."""
@@ -259,7 +260,7 @@ def _registers(words: list[dict[str, Any]]) -> dict[tuple[int, int, str], int]:
 
 @cache
 def sandbox(qemu: str) -> tuple[str, ...]:
-    """QEMU's options that deny it to start programs, to gain privileges and to change its scheduling; none where the
+    """QEMU's options that deny it to start programs, to gain privileges and to change its scheduling; none if the
     host or this QEMU cannot filter system calls.
 
     They are against a kernel that has broken out of its guest. No number depends on them, so no fingerprint does.
@@ -293,22 +294,30 @@ def missing_for_contention(qemu: Qemu, needs: Contention) -> list[str]:
     return [*lacks, *(name for name in needs.symbols if name not in there)]
 
 
-def require_contention(qemu: Qemu, parameters: ExactMachine) -> None:
-    """Refuse a QEMU whose vCPUs cannot contend; `HostFailed` names what it lacks."""
-    if parameters.contention and (lacks := missing_for_contention(qemu, parameters.contention)):
-        raise HostFailed(
-            f"vCPUs that contend need more of QEMU than {qemu.path} has: {', '.join(lacks)}",
-            hint="name another one with --qemu; Debian 12 has QEMU 10.0 in bookworm-backports (docs/contention.md)",
-        )
-
-
-def find_qemu(command: str = QEMU, guests: Architecture | None = None) -> Qemu:
+def find_qemu(command: str = QEMU, guests: Architecture | None = None, *, contends: bool = False) -> Qemu:
     """The QEMU to use for guests of an architecture.
 
-    `HostFailed` when it is missing, does not run, or is too old to count instructions right.
+    contends: their vCPUs do. Where the host's own QEMU cannot end turns, it is that of the backports beside it.
+    `HostFailed` when it is missing, does not run, is too old to count instructions right, or lacks what is needed.
     """
     guests = guests or architecture.load()
-    path = find_tool(guests.qemu if command == QEMU else command, package=guests.qemu_package)
+    found = _qemu_at(find_tool(guests.qemu if command == QEMU else command, package=guests.qemu_package), guests)
+    needs = exact_machine(guests.name).contention if contends else None
+    if needs is None or not (lacks := missing_for_contention(found, needs)):
+        return found
+    if command == QEMU and (path := backports.unpacked(guests.qemu)):
+        found = _qemu_at(str(path), guests)
+        if not (lacks := missing_for_contention(found, needs)):
+            return found
+    suite = backports.suite()
+    remedy = f"run `lab doctor --install`, which unpacks that of {suite} beside it, or " if suite else ""
+    raise HostFailed(
+        f"vCPUs that contend need more of QEMU than {found.path} has: {', '.join(lacks)}",
+        hint=f"{remedy}name another one with --qemu",
+    )
+
+
+def _qemu_at(path: str, guests: Architecture) -> Qemu:
     line = run_text([path, "--version"]).partition("\n")[0]
     version = re.search(r"version (\d+)\.(\d+)", line)
     if not version:

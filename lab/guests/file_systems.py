@@ -140,9 +140,7 @@ def _modules(kernel: Kernel, kind: str) -> dict[str, Path]:
 
 def _installed(kernel: Kernel) -> dict[str, Path]:
     """The modules of a kernel that was not built here, by name."""
-    image = kernel.bzimage or kernel.vmlinux
-    folder = files.modules_of(image, kernel.release) if image else None
-    found = sorted(folder.rglob("*.ko*")) if folder else []
+    found = sorted(kernel.modules.rglob("*.ko*")) if kernel.modules else []
     return {path.name.partition(".ko")[0].replace("-", "_"): path for path in found}
 
 

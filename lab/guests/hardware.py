@@ -261,7 +261,7 @@ class Machine(Record, frozen=True, kw_only=True):
     mitigations: dict[str, Mitigation] = msgspec.field(default_factory=dict)
 
     def reports(self) -> Mapping[str, str]:
-        """The text of each file of vulnerabilities on the machine; none where nobody knows."""
+        """The text of each file of vulnerabilities on the machine; none if nobody knows."""
         if self.mitigations:
             return {name: one.says for name, one in self.mitigations.items()}
         return self.host.mitigations if self.host else {}

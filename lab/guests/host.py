@@ -1,4 +1,4 @@
-"""The host of live guests: its setup, its memory, and what disturbed it during a round.
+"""The host of live guests: its setup, its memory, and its disturbances during a round.
 
 The facts are part of the result, and never decide about one arm alone: a disturbed round is repeated, and kept with
 its reasons. Every function reads /proc and /sys below a root, so that tests can read the files of other hosts.
@@ -211,7 +211,7 @@ class RoundHost(Record, frozen=True, kw_only=True):
 
 
 def survey(cpus: Sequence[int], root: Path = _ROOT) -> list[HostFact]:
-    """Everything about this host that adds noise, with what to do about it. cpus: the guests'."""
+    """Everything about this host that adds noise, with remedies. cpus: the guests'."""
     facts = (
         _governor(root, cpus), _turbo(root), _smt(root), _thp(root), _ksm(root), _swap(root), _clocksource(root),
         _steal(root), _load(root), _throttling(root, cpus), _other_guests(root),

@@ -6,12 +6,7 @@ hence its numbers, as they were. A program needs its interpreter, its loader and
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import secrets
-import shlex
-import shutil
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -27,14 +22,18 @@ from lab.kernels import architecture, compilers
 from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler
 from lab.workloads import selection
-from lab.workloads.spec import GUEST_FOLDER, Workload
+from lab.workloads.spec import Workload
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 BUSYBOX = "/bin/busybox"
+
+LOADERS = ("ld-linux", "ld-musl")
+"""The starts of the names of loaders. A workload that brings one brings the interpreters of its scripts, too."""
+
 # The names of shells, of which the image has busybox alone; a workload's `setup` makes the links.
-_SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/env")
+_SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/sh", "/usr/bin/env")
 
 
 def pack_initrd(image: tuple[Image, Path], workload: Workload) -> Path:
@@ -89,7 +88,11 @@ def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) 
     record, folder = image
     files = [name for pattern in workload.image_files for name in _matching(folder / "root", pattern)]
     wanted: dict[str, Path | None] = dict.fromkeys(("/init", *files, *workload.setup[:1]))
-    wanted |= {name: path for name, path in own.items() if not _is_script_of_busybox(path)}
+    is_started_by_own = any(PurePosixPath(name).name.startswith(LOADERS) for name in own)
+    scripts = {
+        name for name, path in own.items() if _is_script_of_busybox(path) or (is_started_by_own and is_script(path))
+    }
+    wanted |= {name: path for name, path in own.items() if name not in scripts}
     if any(map(_is_script_of_busybox, own.values())):
         wanted[BUSYBOX] = None
     try:
@@ -110,6 +113,7 @@ def _matching(root: Path, pattern: str) -> list[str]:
 
 
 def _is_script_of_busybox(path: Path) -> bool:
+    """True for a script that busybox starts: as its shell, or as `env`."""
     with path.open("rb") as stream:
         start = stream.read(256)
     return start.startswith(b"#!") and interpreter(start) in _SHELLS
@@ -165,137 +169,6 @@ def _make(workload: Workload, compiler: Compiler, partial: Path, name: str) -> N
         )
 
 
-# ---- commands of the host
-
-_COMMAND = """\
-schema = 1
-name = {name}
-story = {story}
-memory_mb = {memory_mb}
-vcpus = 1
-program = "/bin/busybox"
-argv = {argv}
-files = {files}
-setup = ["/bin/busybox", "sh", "-c", {setup}]
-open_metrics = true
-isolate = true
-
-[env]
-LC_ALL = "C"
-
-[[metric]]
-name = "elapsed"
-unit = "ns"
-better = "lower"
-primary = true
-parse = "guest"
-field = "elapsed_ns"
-description = "guest time from its start to its end"
-
-[[metric]]
-name = "page_faults"
-unit = "faults"
-better = "lower"
-parse = "guest"
-description = "minor page faults of the program and those that it started"
-
-[[case]]
-name = "command"
-note = {story}
-"""
-_COMMAND_MIB = 640
-"""Memory of a command's guest, beside twice the size of its files."""
-_SETUP = "/bin/busybox mkdir -p /sbin /usr/bin /usr/sbin && /bin/busybox --install -s"
-
-PROGRAM_OF = "env.PROGRAM_OF"
-"""The setting of the arm whose build of the program a guest runs, where there are two: `base` or `head`."""
-
-
-def command_workload(command: str, files: Sequence[Path] = (), *, base_program: Path | None = None) -> Path:
-    """The folder of a workload that runs one command of this host, with its libraries and the files brought along.
-
-    The command runs in /workload. A file or folder with a relative path has the same path there, another one its name.
-
-    base_program: another build of the program, for guests with the setting `PROGRAM_OF` of `base`; those of `head` run
-    the command's own. A link made before the measurement leads to either, so both are started by the same words.
-    """
-    try:
-        argv = shlex.split(command)
-    except ValueError as error:
-        raise UserError(f"{command!r} is no command: {error}", hint="quote it as a shell would have it") from error
-    if not argv:
-        raise UserError("the command is empty", hint="e.g. --exec 'sort -n data.txt' --file data.txt")
-    found = shutil.which(argv[0])
-    if found is None:
-        raise UserError(f"there is no program {argv[0]!r} on this host", hint="give its path, or install it")
-    program = Path(found)
-    brought, setup = {f"bin/{program.name}": program, **_brought(files)}, _SETUP
-    start = _start(program, program.name, brought)
-    if base_program:
-        builds, brought = {"base": base_program, "head": program}, _brought(files)
-        for arm, path in builds.items():
-            own = {f"bin/{program.name}": path}
-            if _start(path, program.name, own) != start:
-                raise UserError(f"{base_program} and {program} are linked differently", hint="build both alike")
-            brought |= {f"{arm}/{name}": file for name, file in own.items()}
-        variable = PROGRAM_OF.removeprefix("env.")
-        setup += f" && /bin/busybox ln -s ${variable}/bin ${variable}/lib {GUEST_FOLDER}/"
-    digests = {name: records.file_digest(path) for name, path in brought.items()}
-    size_mib = sum(path.stat().st_size for path in brought.values()) >> 20
-    words = ["sh", "-c", 'cd /workload && exec "$@"', "sh", *start, *argv[1:]]
-    name = re.sub(r"[^a-z0-9._-]+", "-", program.name.lower()).strip("._-")[:48] or "command"
-    text = _COMMAND.format(
-        name=json.dumps(name),
-        story=json.dumps(f"the command {command}"),
-        memory_mb=_COMMAND_MIB + 2 * size_mib,
-        argv=json.dumps(words),
-        files=json.dumps(sorted(brought)),
-        setup=json.dumps(setup),
-    )
-    target = paths.data_dir("commands") / f"{name}-{records.digest([text, digests])[:12]}"
-
-    def fill(partial: Path) -> None:
-        for inside, path in brought.items():
-            (partial / inside).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, partial / inside)
-            (partial / inside).chmod(0o755 if os.access(path, os.X_OK) else 0o644)
-        (partial / selection.FILE_NAME).write_text(text)
-
-    if not target.is_dir():
-        make_once(target, fill)
-    return target
-
-
-def _brought(files: Sequence[Path]) -> dict[str, Path]:
-    """The files, and those of the folders, by their paths below /workload."""
-    brought = {}
-    for path in files:
-        if not path.exists():
-            raise UserError(f"{path}: no such file or folder to bring along")
-        relative = not path.is_absolute() and ".." not in path.parts
-        for file in [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file()):
-            brought[str(file if relative else file.relative_to(path.parent))] = file
-    return brought
-
-
-def _start(program: Path, name: str, brought: dict[str, Path]) -> list[str]:
-    """The words that start a program in the guest. The host's loader and libraries are added to what is brought."""
-    inside = f"{GUEST_FOLDER}/bin/{name}"
-    try:
-        needed = closure(Path("/"), {str(program): program})
-    except MissingFile as error:
-        raise UserError(f"{program} needs {error.name}, which this host does not have") from error
-    libraries = {Path("/") / name for name in needed}
-    if not libraries or _is_script_of_busybox(program):
-        return [inside]
-    with program.open("rb") as stream:
-        if stream.read(2) == b"#!":
-            return [inside]
-    loaders = [path for path in libraries if path.name.startswith("ld-linux") or path.name.startswith("ld-musl")]
-    brought.update({f"lib/{path.name}": path for path in libraries if path.is_file()})
-    return [f"{GUEST_FOLDER}/lib/{loaders[0].name}", "--library-path", f"{GUEST_FOLDER}/lib", inside]
-
-
 # ---- libraries
 
 # The search path of ld.so(8) on Debian. A root that never ran has no /etc/ld.so.cache.
@@ -316,11 +189,11 @@ class MissingFile(Exception):
         self.needed_by = needed_by
 
 
-def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
+def closure(root: Path, names: dict[str, Path | None], search: Sequence[str] = ()) -> set[str]:
     """The named files, and all files of the root that they need, without their leading slashes.
 
     names: files by their path in the guest; a file that is not in the root with its path on the host. Such files find
-    the libraries among them.
+    the libraries among them. search: folders in which libraries are looked up first.
     """
     needed: set[str] = set()
     own = {PurePosixPath(name).name for name, path in names.items() if path is not None}
@@ -339,15 +212,16 @@ def closure(root: Path, names: dict[str, Path | None]) -> set[str]:
             path = root / real.lstrip("/")
             name = real
             if path.is_dir():
-                todo += [(f"{real}/{child.name}", None, name) for child in path.iterdir() if not _is_script(child)]
+                todo += [(f"{real}/{child.name}", None, name) for child in path.iterdir() if not is_script(child)]
                 # Modules that can be run as scripts, too: nothing runs them.
-                needed |= {f"{real}/{child.name}".lstrip("/") for child in path.iterdir() if _is_script(child)}
+                needed |= {f"{real}/{child.name}".lstrip("/") for child in path.iterdir() if is_script(child)}
                 continue
-        todo += [(other, None, name) for other in _needs(root, name, path, own if names.get(name) else ())]
+        todo += [(other, None, name) for other in _needs(root, name, path, own if names.get(name) else (), search)]
     return needed
 
 
-def _is_script(path: Path) -> bool:
+def is_script(path: Path) -> bool:
+    """True for a file that names its interpreter."""
     if path.is_symlink() or not path.is_file():
         return False
     with path.open("rb") as stream:
@@ -374,7 +248,7 @@ def follow(root: Path, name: str) -> tuple[list[str], str]:
     return links, str(at)
 
 
-def _needs(root: Path, name: str, path: Path, own: Container[str]) -> Iterator[str]:
+def _needs(root: Path, name: str, path: Path, own: Container[str], search: Sequence[str]) -> Iterator[str]:
     """The files of the root that a file needs directly: a script its interpreter, a program its loader and libraries.
 
     own: the names of libraries that need not be there.
@@ -396,7 +270,7 @@ def _needs(root: Path, name: str, path: Path, own: Container[str]) -> Iterator[s
             for segment in elf.iter_segments():
                 if isinstance(segment, InterpSegment):
                     yield segment.get_interp_name()
-            yield from _libraries(root, name, elf, own)
+            yield from _libraries(root, name, elf, own, search)
         except ELFError as error:
             raise MissingFile(f"nothing that can be read ({error})", name) from error
 
@@ -407,7 +281,7 @@ def interpreter(start: bytes) -> str:
     return argv[0].decode(errors="replace") if argv else "/"
 
 
-def _libraries(root: Path, name: str, elf: ELFFile, own: Container[str]) -> Iterator[str]:
+def _libraries(root: Path, name: str, elf: ELFFile, own: Container[str], search: Sequence[str]) -> Iterator[str]:
     from elftools.elf.dynamic import DynamicSection
 
     dynamic = next((section for section in elf.iter_sections() if isinstance(section, DynamicSection)), None)
@@ -418,7 +292,7 @@ def _libraries(root: Path, name: str, elf: ELFFile, own: Container[str]) -> Iter
     folders = [folder for tag in run_paths for folder in _search_path(tag, name)]
     for tag in tags:
         if tag.entry.d_tag == "DT_NEEDED" and (library := getattr(tag, "needed")) not in own:  # noqa: B009
-            yield _find(root, library, [*folders, *_DEFAULT], name)
+            yield _find(root, library, [*search, *folders, *_DEFAULT], name)
 
 
 def _search_path(tag: object, name: str) -> list[str]:

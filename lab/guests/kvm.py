@@ -47,11 +47,11 @@ _PATIENCE = 10
 
 
 class Refusal(HostFailed):
-    """KVM cannot be used here; the message says why, the hint what would help."""
+    """KVM cannot be used here; the message says why, the hint has a remedy."""
 
 
 class _Probe(Record, frozen=True, kw_only=True):
-    """The result of a probe: `reason` is None where a kernel came up, with the CPU model. at: seconds of the epoch."""
+    """The result of a probe: `reason` is None if a kernel came up, with the CPU model. at: seconds of the epoch."""
 
     boot_id: str
     qemu: str
@@ -70,11 +70,15 @@ def accelerator(
 ) -> Accelerator:
     """The accelerator to use; `auto` is KVM where it works, else TCG, which is logged.
 
-    measuring: numbers depend on it, so the reason matters. guest_timeout_s: the longest that any guest may take.
+    measuring: numbers depend on it, so the reason matters, and a probe is worth its time.
+    guest_timeout_s: the longest that any guest may take.
     """
     if wanted == "tcg":
         return "tcg"
     if DEVICE.exists() and not _is_known(qemu):
+        if wanted == "auto" and not measuring:
+            progress.log_once("the guest is emulated: nobody tried KVM yet (`lab doctor` does, or --accel kvm)")
+            return "tcg"
         progress.log("trying KVM: a kernel is booted under it; this can take minutes, and is kept")
     try:
         require(qemu, guest_timeout_s=guest_timeout_s)
@@ -90,7 +94,7 @@ def accelerator(
 
 
 def require(qemu: str, device: Path = DEVICE, *, guest_timeout_s: float = GUEST_TIMEOUT_S, anew: bool = False) -> str:
-    """The CPU model with which guests boot under KVM; raises `Refusal` if none does. anew: never by what is kept."""
+    """The CPU model with which guests boot under KVM; raises `Refusal` if none does. anew: never by a kept probe."""
     if not device.exists():
         raise Refusal(f"there is no {device}", hint="use --accel tcg, or --mode exact; `lab doctor` says more")
     if not os.access(device, os.R_OK | os.W_OK):

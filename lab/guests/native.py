@@ -1,4 +1,4 @@
-"""Microbenchmarks run natively on this host: the program's samples, and what the host is.
+"""Microbenchmarks run natively on this host: the program's samples, and the facts of the host.
 
 The program (`machines/measure`, C) gives samples in core cycles; `lab.guests.calibration` makes a machine of them.
 """
@@ -196,7 +196,7 @@ def require_architecture(architecture: str) -> None:
 
 
 def _arena_mib(available_mib: int, *, quick: bool) -> int:
-    """Memory to walk through: a power of two, and at most a third of what is free."""
+    """Memory to walk through: a power of two, and at most a third of the free memory."""
     arena = 256 if quick else 1024
     while arena > available_mib // 3:
         arena //= 2
@@ -245,7 +245,7 @@ def this_host() -> Host:
 
 
 def _mitigations() -> dict[str, str]:
-    """What the kernel does about each flaw of this CPU, without those that it does not have."""
+    """The kernel's mitigation of each flaw that this CPU has."""
     folder = Path("/sys/devices/system/cpu/vulnerabilities")
     found = {path.name: path.read_text().strip() for path in sorted(folder.glob("*"))}
     return {name: text for name, text in found.items() if text != "Not affected"}

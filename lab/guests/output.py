@@ -1,4 +1,4 @@
-"""The metrics of each case, from what its program printed.
+"""The metrics of each case, from the output of its program.
 
 A metric that is declared and missing is an error, never a zero.
 """
@@ -32,7 +32,7 @@ class _MissingMetric(Exception):
 
 
 def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], guest: Path) -> None:
-    """Fill in every case's metrics from what it printed. `GuestFailed` when a case failed or a metric is missing.
+    """Fill in every case's metrics from its output. `GuestFailed` when a case failed or a metric is missing.
 
     guest: the guest's folder, whose files the error names.
     """

@@ -83,7 +83,7 @@ class Difference(Record, frozen=True, kw_only=True):
 
 
 def wrap(command: Sequence[str]) -> list[str]:
-    """A case's command, sampled, and perf's report behind it. Its status and output stay what they are."""
+    """A case's command, sampled, and perf's report behind it. Its status and output stay the same."""
     return [BUSYBOX, "sh", "-c", _SCRIPT, "sh", *command]
 
 

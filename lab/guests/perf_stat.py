@@ -87,7 +87,7 @@ def has_pmu(root: Path = Path("/")) -> bool:
 
 
 def by_default(accelerator: Accelerator) -> bool:
-    """True where guests count events unless the user says otherwise: perf is large, and unpacked in each boot."""
+    """True if guests count events unless the user says otherwise: perf is large, and unpacked in each boot."""
     return accelerator == "kvm" and has_pmu()
 
 
@@ -97,7 +97,7 @@ def known_events(root: Path) -> set[str]:
 
 
 def wrap(command: Sequence[str], events: Sequence[Event]) -> list[str]:
-    """A case's command with perf around it. Its status and output stay what they are."""
+    """A case's command with perf around it. Its status and output stay the same."""
     names = ",".join(event.name for event in events)
     return [PERF, "stat", "-j", "-e", names, "--", BUSYBOX, "sh", "-c", KEEP_STATUS, "sh", *command]
 

@@ -23,10 +23,10 @@ from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler, Program
 
 SCHEMA = 4
-"""What the plugin writes."""
+"""The schema that the plugin writes."""
 
 _OLDEST = 2
-"""What can still be read: without events, and up to 3 without softirqs, idle and steps."""
+"""The oldest schema that can be read: without events, and up to 3 without softirqs, idle and steps."""
 
 NAME = "libcost.so"
 PROGRAM = Program(folder="plugin", product=NAME, label="the cost plugin")
@@ -37,7 +37,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Address = Annotated[int, msgspec.Meta(ge=0)]
 
 Events = dict[str, _Count]
-"""What cycles are the sum of: counts by the name of their price (see `costs.price`). Zeros are left out."""
+"""The terms of a sum of cycles: counts by the name of their price (see `costs.price`). Zeros are left out."""
 
 
 class Model(StrEnum):
@@ -49,7 +49,7 @@ class Model(StrEnum):
 
 
 class Brackets(StrEnum):
-    """What a measurement is between."""
+    """The begin and the end of a measurement."""
 
     BOTH = "both"  # the case's, until its program opens a window of its own
     WINDOW = "window"  # the program's own only: nothing is modelled while it sets up
@@ -89,7 +89,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Operation(msgspec.Struct, frozen=True, array_like=True):
-    """One operation: what the program spent in it, user and kernel apart, and how often something interrupted it.
+    """One operation: the program's cost in user and in kernel mode, and how often something interrupted it.
 
     kind: the place of its events in those of its window.
     """
@@ -104,6 +104,18 @@ class Operation(msgspec.Struct, frozen=True, array_like=True):
     def millicycles(self) -> int:
         """Of user and kernel."""
         return self.user_millicycles + self.kernel_millicycles
+
+
+class Calls(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="chains", forbid_unknown_fields=True):
+    """The calls that led to the blocks of a window's profile.
+
+    calls: each with the number of the call before it (from 1, 0: none is known), its site and its target.
+    executions: the number of a call, the place of a block in the profile, and how often it was executed there.
+    """
+
+    sequence: int
+    calls: list[tuple[_Count, _Address, _Address]]
+    executions: list[tuple[_Count, _Count, _Count]]
 
 
 class Use(msgspec.Struct, frozen=True, array_like=True):
@@ -174,6 +186,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     of_vcpus: list[_Count] = []  # of those that contend: the operations of each vCPU
     lines: list[Line] = []  # of those that contend: from a line of its own, those that moved most first
     cpus: list[_Address] = []  # what the addresses of a variable of each CPU are beyond its symbol's
+    chains: Calls | None = None  # from a line of its own, where they were asked for
 
     @property
     def own(self) -> bool:
@@ -257,7 +270,7 @@ class _End(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="end", 
     pass
 
 
-_Line = _Header | Window | _Profile | _Lines | _End
+_Line = _Header | Window | _Profile | _Lines | Calls | _End
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
@@ -295,6 +308,8 @@ def parse(content: Iterable[bytes]) -> Output:
                 pending = None
             case _Lines() if pending is None and windows and windows[-1].sequence == line.sequence:
                 windows[-1] = msgspec.structs.replace(windows[-1], lines=line.lines, cpus=line.cpus)
+            case Calls() if pending is None and windows and windows[-1].sequence == line.sequence:
+                windows[-1] = _with_chains(number, windows[-1], line)
             case _End() if pending is None:
                 return Output(interface=header.interface, model=header.model, vcpus=header.vcpus, windows=windows)
             case _:
@@ -326,6 +341,15 @@ def _with_profile(number: int, window: Window, blocks: list[Block]) -> Window:
     if sum(block.instructions for block in blocks) + instructions != own.instructions:
         raise _malformed(number, "the profile's instructions do not add up to the program's")
     return msgspec.structs.replace(window, blocks=blocks)
+
+
+def _with_chains(number: int, window: Window, chains: Calls) -> Window:
+    """A window with the calls that led to its blocks: of each call, the one before it came earlier."""
+    if any(before > place for place, (before, _, _) in enumerate(chains.calls)):
+        raise _malformed(number, "a call was made by a later one")
+    if any(call > len(chains.calls) or block >= len(window.blocks) for call, block, _ in chains.executions):
+        raise _malformed(number, "a chain is of a call or a block that is not there")
+    return msgspec.structs.replace(window, chains=chains)
 
 
 def _malformed(number: int, why: str) -> GuestFailed:
@@ -364,6 +388,7 @@ class Instrument:
 
     brackets: None for those that the programs of a guest ask for.
     quantum: cycles of a turn of vCPUs that contend (docs/contention.md); 0 for QEMU's own turns.
+    chains: True to record the calls that led to each block, which changes no number.
     """
 
     library: Path
@@ -371,6 +396,7 @@ class Instrument:
     model: Model
     brackets: Brackets | None = None
     quantum: int = 0
+    chains: bool = False
 
     def contending(self, quantum: int) -> Self:
         """The instrument of guests whose vCPUs contend; `UserError` where the machine has no costs for that."""
@@ -409,6 +435,8 @@ class Instrument:
         words = [argument(self.library, self.machine, model=self.model, brackets=brackets, out=out), *self._contention]
         if self.quantum and guests.mark.numbered(Marks.OPERATION_BEGIN) in root.read_bytes():
             words.append("between=1")
+        if self.chains:
+            words.append("chains=1")
         return ["-plugin", ",".join(words)]
 
 

@@ -69,7 +69,7 @@ def crossing(points: Sequence[tuple[int, float]], level: float) -> Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class TlbFit:
-    """The reach of the levels of a TLB, and the costs behind them; None where the curve ends before."""
+    """The reach of the levels of a TLB, and the costs behind them; None if the curve ends before."""
 
     first: Reach
     hit: float

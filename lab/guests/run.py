@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from lab.core.errors import GuestFailed, GuestFailure, HostFailed
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, suggestion
 from lab.guests.channel import GuestReport, parse
 from lab.kernels.kernel import Kernel
 
@@ -41,15 +41,15 @@ TOO_MUCH = "cost plugin: the guest's"
 """The beginning of the plugin's complaint about a guest that would make it grow without bound."""
 
 FILE_MAX = 64 << 20
-"""The most bytes of each file of an exact guest: five times what all of syscalls leaves."""
+"""The most bytes of each file of an exact guest: five times those of all of syscalls."""
 
 REPORT_MAX = 16 << 20
-"""The most bytes of a report, a hundred times those of syscalls. What is read takes up to twenty times the memory."""
+"""The most bytes of a report, a hundred times those of syscalls. Reading takes up to twenty times as much memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """`base` or `test`: a kernel and what is set in its guest."""
+    """`base` or `test`: a kernel and the settings of its guest."""
 
     name: str
     kernel: Kernel
@@ -125,7 +125,7 @@ def boot(
     file_max: int | None = None,
     silence_s: float | None = None,
 ) -> GuestExit:
-    """Run a guest to its end, or kill it after `timeout_s` of wall time, without what it waited for a processor.
+    """Run a guest to its end, or kill it after `timeout_s` of wall time, less the time that it waited for a processor.
 
     One whose kernel oopsed may never end, and is killed once it says nothing more.
 
@@ -327,11 +327,19 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
         raise GuestFailed(
             GuestFailure.REFUSED,
             f"the guest refused the setting {setting.name}={setting.value}: {setting.error}",
-            hint=_REFUSED_HINTS.get(setting.name, hint),
+            hint=_REFUSED_HINTS.get(setting.name) or _similar_sysctl(setting.name) or hint,
             log=log,
         )
     if not report.complete:
         raise _incomplete(report, console, log)
+
+
+def _similar_sysctl(name: str) -> str | None:
+    """A question that names the host's sysctls like one that the guest refused."""
+    if not name.startswith("sysctl."):
+        return None
+    top = Path("/proc/sys")
+    return suggestion(name, ("sysctl." + ".".join(path.relative_to(top).parts) for path in top.rglob("*")))
 
 
 def _flood(log: Path, most: int = FILE_MAX) -> GuestFailed:

@@ -1,9 +1,14 @@
-"""`lab shell`: the guest image under a kernel, with a shell or one command in it, in virtme-ng's own guest."""
+"""`lab shell`: the guest image under a kernel, with a shell or one command in it, booted from RAM as all guests are.
+
+Any kernel that boots as a guest has what this needs: a root in RAM and serial ports. The first port has the kernel's
+messages, and the terminal of a shell. A command writes to the second and the third. The last port has the status.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import termios
@@ -14,21 +19,20 @@ from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
 
-from lab.core import paths, process
+from lab.core import cpio, paths, process
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
-from lab.guests import channel, image, live_machine
+from lab.guests import channel, image
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
-from lab.guests.run import CONSOLE, FILE_MAX
+from lab.guests.run import CONSOLE, FILE_MAX, INITRD
 from lab.kernels import architecture
 from lab.kernels.kernel import Kernel
 from lab.kernels.spec import MOUNT
 
-# virtme-ng's root comes by 9p, and the guest loads no modules.
-NEEDS = ("CONFIG_9P_FS", "CONFIG_NET_9P_VIRTIO", "CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_OVERLAY_FS")
-_LOST = 255  # vng's status when the guest ended before the command
-_TAG = "HOME"  # in the environment of all processes of a guest: its folder
+_TAG = "LAB_SHELL"  # in the environment of QEMU: the guest's folder
+_STATUS = "status"
+_INIT = "lib/lab/shell"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,20 +53,13 @@ def require_terminal(command: Sequence[str]) -> None:
 
 
 def prepare(kernel: Kernel, command: Sequence[str], *, settings: Mapping[str, str], progress: Progress) -> Path:
-    """The guest's root. Refuses a kernel that cannot mount it."""
+    """The archive of the guest's root. Refuses settings and kernels that a shell cannot have."""
     architecture.require_default("a shell", [kernel.architecture])
     if MOUNT in settings:
         raise UserError(f"{kernel.spec.text}: a shell's root has no {MOUNT}", hint="leave the setting out")
-    have = kernel.configuration()
-    missing = [option for option in NEEDS if have is not None and have.get(option, "n") != "y"]
-    if missing:
-        raise UserError(
-            f"{kernel.spec.text} has not built in what a shell's root needs: {', '.join(missing)}",
-            hint="kernels that the lab builds for a shell have it; `lab ab` does without and boots this one, too",
-        )
-    if not command and (commands := _setting_commands(settings)):
-        progress.log(f"for the spec's settings, type: {'; '.join(commands)}")
-    return live_machine.obtain_root(image.obtain(progress)[1])
+    if not command:
+        progress.log("the shell ends by `exit`, and the guest by Ctrl-A X")
+    return image.obtain(progress)[1] / "root.cpio"
 
 
 def run(
@@ -76,23 +73,19 @@ def run(
 ) -> int:
     """Boot the kernel and give the user a shell, or run one command; the status it ended with.
 
-    timeout_s: the longest that the guest may take, if there is a limit.
+    root: an archive. timeout_s: the longest that the guest may take, if there is a limit.
     """
     bootable = kernel.bzimage or kernel.vmlinux
     if bootable is None:
         raise UserError(f"{kernel.spec.text} is not a kernel that boots here")
     with process.scratch("lab-shell-", variable=_TAG) as folder:
-        live_machine.link_files(folder, bootable, root)
+        _pack(root, init_script(command, settings), folder)
         argv = [
-            *("prlimit", f"--fsize={FILE_MAX}", "setpriv", "--pdeathsig", "TERM", "--", live_machine.find_vng()),
-            *live_machine.vng_options(
-                guest.accelerator, _logging_qemu(folder, guest.qemu.path), str(guest.cpus), guest.memory_mb
-            ),
-            *accelerator_options(guest.accelerator, guest.cpu),
-            *guest_options(command, settings),
+            *("prlimit", f"--fsize={max(FILE_MAX, guest.memory_mb << 20)}", "setpriv", "--pdeathsig", "TERM", "--"),
+            *qemu_argv(guest, bootable, folder, command, settings),
         ]
         try:
-            status = (_run_through_pipes if command else _run_in_terminal)(argv, folder, timeout_s)
+            (_run_through_pipes if command else _run_in_terminal)(argv, folder, timeout_s)
         except subprocess.TimeoutExpired as error:
             raise GuestFailed(
                 GuestFailure.HANG,
@@ -100,13 +93,24 @@ def run(
                 hint="if its command needs longer, give it that with --guest-timeout",
                 log=_kept_log(folder, kernel),
             ) from error
-        if command and status == _LOST:
+        said = (folder / _STATUS).read_text().strip() if (folder / _STATUS).exists() else ""
+        if command and not said.isdigit():
             raise HostFailed(
                 f"the guest of {kernel.spec.text} ended before the command did",
-                hint="its kernel died, or lacks what virtme-ng's guest needs",
+                hint="its kernel died, or its memory is too little for the image: give --memory",
                 log=_kept_log(folder, kernel),
             )
-    return status
+    return int(said) if said.isdigit() else 0
+
+
+def _pack(root: Path, init: str, folder: Path) -> None:
+    """Put the initrd into the guest's folder: the image's archive, and the first program in another behind it."""
+    script = folder / "init"
+    script.write_text(init)
+    with (folder / INITRD).open("wb") as stream:
+        with root.open("rb") as archive:
+            shutil.copyfileobj(archive, stream, 1 << 20)
+        cpio.write(stream, folder, [], {_INIT: script})
 
 
 def _kept_log(folder: Path, kernel: Kernel) -> Path | None:
@@ -119,30 +123,77 @@ def _kept_log(folder: Path, kernel: Kernel) -> Path | None:
     return log
 
 
-# QEMU with the messages of a command's kernel in a file: virtme-ng drops them, and a kernel has one serial console.
-_QEMU = f"""#!/bin/sh
-for word; do
-    shift
-    [ "$word" != file,id=console,path=/dev/null ] || word=file,id=console,path={CONSOLE}
-    set -- "$@" "$word"
-done
-exec %s "$@"
+def qemu_argv(
+    guest: ShellGuest, kernel: Path, folder: Path, command: Sequence[str], settings: Mapping[str, str]
+) -> list[str]:
+    """QEMU's argument list: the machine that boots any kernel, and what each of its serial ports leads to."""
+    ports = {"console": "stdio,mux=on,signal=off"}
+    if command:
+        # By name: QEMU opens its own standard output anew, which is a pipe here.
+        ports = {"console": f"file,path={folder / CONSOLE}", "out": "file,path=/proc/self/fd/1"}
+        ports["err"] = "file,path=/proc/self/fd/2"
+    ports["status"] = f"file,path={folder / _STATUS}"
+    cmdline = {name.removeprefix("cmdline."): v for name, v in settings.items() if name.startswith("cmdline.")}
+    words = ["console=ttyS0", f"rdinit=/{_INIT}", "panic=-1", "reboot=t", "loglevel=7" if command else "quiet"]
+    words += [f"{name}={value}" if value else name for name, value in cmdline.items()]
+    return [
+        guest.qemu.path,
+        *("-machine", "q35", "-accel", guest.accelerator, "-cpu", guest.cpu),
+        *("-smp", str(guest.cpus), "-m", f"{guest.memory_mb}M"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *(
+            word
+            for name, kind in ports.items()
+            for word in ("-chardev", kind.replace(",", f",id={name},", 1), "-device", f"isa-serial,chardev={name}")
+        ),
+        *("-kernel", str(kernel), "-initrd", str(folder / INITRD), "-append", shlex.join(words)),
+    ]
+
+
+_INIT_SCRIPT = """\
+#!/bin/busybox sh
+export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root
+/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin /proc /sys /dev /run /tmp /root /etc
+/bin/busybox --install -s
+[ -e /etc/passwd ] || echo root::0:0:root:/root:/bin/sh >/etc/passwd
+[ -e /etc/group ] || echo root:x:0: >/etc/group
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev 2>/dev/null
+mkdir -p /dev/pts
+mount -t devpts devpts /dev/pts 2>/dev/null
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+mount -t tmpfs tmpfs /run
+cd /root
+{commands}
+reboot -f
 """
+_IN_TERMINAL = """\
+stty rows {rows} cols {columns} </dev/ttyS0
+setsid -c {environment} sh -l </dev/ttyS0 >/dev/ttyS0 2>&1
+echo $? >/dev/ttyS1"""
+_ONE_COMMAND = """\
+stty -F /dev/ttyS1 raw
+stty -F /dev/ttyS2 raw
+{environment} sh -c {command} </dev/null >/dev/ttyS1 2>/dev/ttyS2
+echo $? >/dev/ttyS3"""
 
 
-def _logging_qemu(folder: Path, qemu: str) -> str:
-    """The program that starts QEMU; QEMU itself where none in the folder may be started."""
-    program = folder / "qemu"
-    program.write_text(_QEMU % shlex.quote(qemu))
-    program.chmod(0o700)
-    return str(program) if os.access(program, os.X_OK) else qemu
-
-
-def accelerator_options(accelerator: Accelerator, cpu: str) -> list[str]:
-    """The options of `vng` that keep QEMU to KVM: by itself, virtme-ng lets it fall back to TCG."""
-    if accelerator == "tcg":
-        return []
-    return [f"--qemu-opts={' '.join(['-machine', 'accel=kvm', *live_machine.cpu_options(cpu)])}"]
+def init_script(command: Sequence[str], settings: Mapping[str, str]) -> str:
+    """The first program of the guest: it applies a spec's settings, and runs a shell or the command."""
+    size = shutil.get_terminal_size()
+    commands = [line for name, value in settings.items() if (line := channel.setting_command(name, value))]
+    values = {name.removeprefix("env."): value for name, value in settings.items() if name.startswith("env.")}
+    environment = shlex.join(
+        ["env", f"TERM={os.environ.get('TERM', 'linux')}", *(f"{k}={v}" for k, v in values.items())]
+    )
+    last = (_ONE_COMMAND if command else _IN_TERMINAL).format(
+        rows=size.lines,
+        columns=size.columns,
+        environment=environment,
+        command=shlex.quote(f"exec {shlex.join(command)}"),
+    )
+    return _INIT_SCRIPT.format(commands="\n".join([*commands, last]))
 
 
 def _run_in_terminal(argv: Sequence[str], folder: Path, timeout_s: float | None) -> int:
@@ -150,7 +201,7 @@ def _run_in_terminal(argv: Sequence[str], folder: Path, timeout_s: float | None)
     mode = termios.tcgetattr(sys.stdin)
     try:
         with (
-            subprocess.Popen(argv, cwd=folder, env=live_machine.vng_environment(str(folder))) as started,
+            subprocess.Popen(argv, cwd=folder, env={**os.environ, _TAG: str(folder)}) as started,
             _ended(folder),
         ):
             return started.wait(timeout_s)
@@ -160,8 +211,8 @@ def _run_in_terminal(argv: Sequence[str], folder: Path, timeout_s: float | None)
 
 def _run_through_pipes(argv: Sequence[str], folder: Path, timeout_s: float | None) -> int:
     """Run a program and copy its output: QEMU opens its standard output anew, and would empty a file."""
-    env, pipe = live_machine.vng_environment(str(folder)), subprocess.PIPE
-    with subprocess.Popen(argv, cwd=folder, env=env, stdout=pipe, stderr=pipe) as started:
+    env, pipe = {**os.environ, _TAG: str(folder)}, subprocess.PIPE
+    with subprocess.Popen(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as started:
         threads = [
             Thread(target=_copy, args=(started.stdout, sys.stdout.buffer)),
             Thread(target=_copy, args=(started.stderr, sys.stderr.buffer)),
@@ -190,26 +241,3 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
     while piece := os.read(source.fileno(), 1 << 16):
         target.write(piece)
         target.flush()
-
-
-def guest_options(command: Sequence[str], settings: Mapping[str, str]) -> list[str]:
-    """The options of `vng` for a spec's settings, and for the command that runs when they are applied."""
-    cmdline = {name.removeprefix("cmdline."): v for name, v in settings.items() if name.startswith("cmdline.")}
-    arguments = [
-        "panic=-1",
-        *(["loglevel=7"] if command else []),
-        *(f"{name}={value}" if value else name for name, value in cmdline.items()),
-    ]
-    script = [*_setting_commands(settings), f"exec {shlex.join(command)}"]
-    return ["--append", shlex.join(arguments), *(["--exec", "; ".join(script)] if command else [])]
-
-
-def _setting_commands(settings: Mapping[str, str]) -> list[str]:
-    """Shell commands that apply settings, but for those of the kernel command line."""
-    commands = (
-        f"export {name.removeprefix('env.')}={shlex.quote(value)}"
-        if name.startswith("env.")
-        else channel.setting_command(name, value)
-        for name, value in settings.items()
-    )
-    return [command for command in commands if command]

@@ -82,7 +82,7 @@ def entry(init: Path, pc: int | None) -> Entry | None:
 
 
 class _Record(Record, frozen=True, kw_only=True):
-    """`snapshot.json`. digest: of the state, with the key of this store. console, report: what was said before."""
+    """`snapshot.json`. digest: of the state, with the key of this store. console, report: the text before it."""
 
     schema: int = 1
     digest: str
@@ -185,7 +185,7 @@ def _bound() -> None:
 
 
 class _Misunderstood(Exception):
-    """QEMU does not do what it was told."""
+    """QEMU refused a command."""
 
 
 async def _status(monitor: QMPClient, command: str, *passing: str) -> str:
@@ -447,7 +447,7 @@ class GoingOn(Start):
         return self.error is not None or self._process.returncode != -signal.SIGKILL
 
     def changed(self, argv: Sequence[str]) -> list[str]:
-        """QEMU's argument list: what the guest says comes behind what was said before."""
+        """QEMU's argument list; the guest's text goes behind the text before the state."""
         outputs = [f"{word},append=on" if word.startswith("file,id=") else word for word in argv]
         return super().changed(outputs)
 

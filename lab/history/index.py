@@ -6,7 +6,6 @@ An entry follows from the stored result alone, so `rebuild` always gives the sam
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -41,7 +40,7 @@ _IDENTITY = (
 class Label(Record, frozen=True, kw_only=True):
     """The purpose of a result of `lab nightly`, stored beside it.
 
-    baseline: what the base arm is (`yesterday`, `release`, ...). trend: True if the test arm is the night's point;
+    baseline: the kind of the base arm (`yesterday`, `release`, ...). trend: True if the test arm is the night's point;
     a night compares a tip with several baselines, and counts once.
     """
 
@@ -124,11 +123,6 @@ class Entry:
     judgements: list[Judgement] = field(default_factory=list)
 
 
-def origin() -> str:
-    """The name of this machine. Only the machine that has a result's folder may remove its rows."""
-    return platform.node() or "localhost"
-
-
 def stamp(document: Path) -> str:
     """A text that changes whenever a stored document is written again."""
     status = document.stat()
@@ -138,18 +132,17 @@ def stamp(document: Path) -> str:
 def catch_up(base: Database, progress: Progress) -> int:
     """Index the finished results that are missing or were written again; returns their number."""
     with base.reading() as connection:
-        own = sa.select(result_rows.c.id, result_rows.c.stamp).where(result_rows.c.origin == origin())
-        stamps = {row.id: row.stamp for row in connection.execute(own)}
+        stamps = {row.id: row.stamp for row in connection.execute(sa.select(result_rows.c.id, result_rows.c.stamp))}
     missing = [path.parent for path in _documents() if stamps.get(path.parent.name) != stamp(path)]
     return index(base, missing, progress)
 
 
 def rebuild(base: Database, progress: Progress) -> int:
-    """Index all results of this machine anew, in one transaction; returns their number."""
+    """Index all results anew, in one transaction; returns their number."""
     with progress.task("reading results", None) as task:
         entries = list(_read_all([path.parent for path in _documents()], progress, task.advance))
     with base.writing() as connection:
-        connection.execute(sa.delete(result_rows).where(result_rows.c.origin == origin()))
+        connection.execute(sa.delete(result_rows))
         writer = _Writer(connection)
         for entry in entries:
             writer.add(entry)
@@ -332,10 +325,8 @@ class _Writer:
 
     def add(self, entry: Entry) -> None:
         """Write an entry in place of the rows that the database has of that result."""
-        old = (result_rows.c.origin == origin()) & (result_rows.c.id == entry.id)
-        self._connection.execute(sa.delete(result_rows).where(old))
-        names = {column.name for column in result_rows.c} - {"key", "origin"}
-        row = {"origin": origin(), **{name: getattr(entry, name) for name in names}}
+        self._connection.execute(sa.delete(result_rows).where(result_rows.c.id == entry.id))
+        row = {name: getattr(entry, name) for name in {column.name for column in result_rows.c} - {"key"}}
         added = self._connection.execute(sa.insert(result_rows).values(row))
         assert added.inserted_primary_key is not None  # noqa: S101
         key = added.inserted_primary_key[0]

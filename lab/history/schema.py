@@ -1,4 +1,4 @@
-"""The tables of the history. All rows but those of `KEPT` follow from stored results, so they can be written again.
+"""The tables of the history. All rows follow from stored results, so they can be written again.
 
 A series is one metric of one case, of one branch, under one set of conditions: its numbers may be compared over time.
 A point is one arm of one result in a series, a sample is one seed of a point.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
-VERSION = 2
+VERSION = 3
 """The version of the tables, raised with every change of one. A database with an older one gets new tables."""
 
 metadata = MetaData()
@@ -16,13 +16,12 @@ metadata = MetaData()
 # One row. The first labs had it from Alembic: by this name they know newer tables, and leave them alone.
 version = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
 
-# origin: the machine that has the result's folder; only that machine may delete the row. stamp: of its result.json.
+# stamp: of the result's result.json.
 results = Table(
     "results",
     metadata,
     Column("key", Integer, primary_key=True),
-    Column("origin", Text, nullable=False),
-    Column("id", Text, nullable=False),
+    Column("id", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("started", Text, nullable=False),
     Column("mode", Text, nullable=False),
@@ -34,7 +33,6 @@ results = Table(
     Column("plan", Text, nullable=False),
     Column("night", Integer, nullable=False),
     Column("stamp", Text, nullable=False),
-    UniqueConstraint("origin", "id", name="results_by_id"),
 )
 
 # branch: empty except for results of `lab nightly`. conditions: a digest of everything beside the kernel's commit that
@@ -105,26 +103,5 @@ comparisons = Table(
 )
 Index("comparisons_in_series", comparisons.c.series)
 
-# Stored nights, for the other machines of a team. origin: the machine that has the night's file; stamp: of that file.
-nights = Table(
-    "nights",
-    metadata,
-    Column("origin", Text, primary_key=True),
-    Column("plan", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("stamp", Text, nullable=False),
-    Column("document", Text, nullable=False),
-)
-
-# Acknowledged events of all machines. host: the machine whose night reported the event. Nothing ever deletes these.
-acks = Table(
-    "acks",
-    metadata,
-    Column("host", Text, primary_key=True),
-    Column("event", Text, primary_key=True),
-    Column("note", Text, nullable=False),
-    Column("at", Text, nullable=False),
-)
-
-KEPT = (nights, acks)
-"""The tables whose rows go into a database's new tables: nobody or only another machine could write them again."""
+OLD_TABLES = ("nights", "acks")
+"""The tables that the lab no longer has."""

@@ -158,7 +158,7 @@ def features(words: Mapping[tuple[int, int, str], int]) -> frozenset[str]:
 
 
 def read(image: Buffer) -> list[Alternative]:
-    """The alternatives of an uncompressed kernel; none where it has no such table."""
+    """The alternatives of an uncompressed kernel; none if it has no such table."""
     section = next((found for found in _sections(image) if found[0] == SECTION), None)
     if section is None:
         return []
@@ -167,7 +167,7 @@ def read(image: Buffer) -> list[Alternative]:
 
 
 def parse(table: bytes, address: int) -> list[Alternative]:
-    """The alternatives of a table that is loaded at an address; none where it has no known layout."""
+    """The alternatives of a table that is loaded at an address; none if it has no known layout."""
     for layout in _LAYOUTS:
         size = struct.calcsize(layout.form)
         if table and len(table) % size == 0:
@@ -179,7 +179,7 @@ def parse(table: bytes, address: int) -> list[Alternative]:
 
 
 def _alternative(row: tuple[int, ...], at: int, layout: _Layout) -> Alternative | None:
-    """A row of the table; None where it cannot be one: a replacement is never longer than what it replaces."""
+    """A row of the table; None if it cannot be one: a replacement is never longer than what it replaces."""
     instruction, _, feature, *rest = row
     flags = rest.pop(0) if layout.flags else 0
     length, replacement = rest[:2]
@@ -228,7 +228,7 @@ class FeatureChoice(Record, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """True where one kernel looks for the feature in functions that are not among the other's."""
+        """True if one kernel looks for the feature in functions that are not among the other's."""
         return bool(self.only_base or self.only_test)
 
 

@@ -68,7 +68,7 @@ class Architecture(Record, frozen=True, kw_only=True):
     suites: the releases of Debian that have it; empty for all.
     kbuild: its ARCH. tree: the folder of its code in a kernel's tree.
     mark: in its programs. elf_machine: in the headers of these. triplet: of its C libraries.
-    pc: the number of the program counter in gdb's remote protocol, None where guests cannot go on from a kept state.
+    pc: the number of the program counter in gdb's remote protocol, None if guests cannot go on from a kept state.
     compiler, qemu: commands, and the packages that they are in.
     modelled: cycles are modelled; else instructions are counted. experimental: the machine whose cycles can be modelled
     nevertheless, where that is asked for; empty for none.

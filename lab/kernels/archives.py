@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from lab.core.progress import Progress
-from lab.kernels import debs
+from lab.kernels import debs, folders, package_files
 from lab.kernels.debs import DebSource
 from lab.kernels.spec import Package
 
@@ -19,14 +19,21 @@ PackageRecord = DebSource
 """The stored records of packages. Those of another distribution are added by `|`."""
 
 
-class PackageSource(Protocol):
-    """An archive of kernel packages. What it is asked for is the part of a spec behind the word."""
-
-    def resolve(self, body: str, progress: Progress) -> PackageRecord:
-        """The package that a spec means; `UserError` if there is none."""
+class Series(Protocol):
+    """Kernel packages with an order. What it is asked for is the part of a text behind the word."""
 
     def matching(self, pattern: str, progress: Progress) -> Sequence[Package]:
         """The packages whose names are like a pattern, at the newest version of each, the oldest first."""
+
+    def name_in(self, body: str) -> str:
+        """The name of the package in a spec that names one."""
+
+
+class PackageSource(Series, Protocol):
+    """An archive of kernel packages."""
+
+    def resolve(self, body: str, progress: Progress) -> PackageRecord:
+        """The package that a spec means; `UserError` if there is none."""
 
     def offered(self, pattern: str, progress: Progress, *, guests: str) -> Sequence[Package]:
         """The kernels for guests of an architecture at every version that is like a pattern, the oldest first."""
@@ -36,9 +43,6 @@ class PackageSource(Protocol):
 
     def labelled(self, label: str, guests: str) -> PackageRecord:
         """The package of a label, for guests of an architecture."""
-
-    def name_in(self, body: str) -> str:
-        """The name of the package in a spec that names one."""
 
     def beginnings(self) -> Sequence[str]:
         """The strings that may follow the word in a spec, for completion."""
@@ -51,6 +55,8 @@ class PackageSource(Protocol):
 
 
 ARCHIVES: dict[str, PackageSource] = {"deb": debs}
+
+_FOLDERS: dict[str, Series] = {"dir": folders, "file": folders}
 
 
 class Asked(NamedTuple):
@@ -67,7 +73,15 @@ def asked(text: str) -> Asked | None:
     return Asked(word, ARCHIVES[word], body) if colon and word in ARCHIVES else None
 
 
+def series(text: str) -> tuple[Series, str] | None:
+    """The series that a text is about, an archive's or that of a folder, and what it asks there; None if of nothing."""
+    word, colon, body = text.partition(":")
+    found: Series | None = ARCHIVES.get(word) or _FOLDERS.get(word)
+    return (found, body) if colon and found else None
+
+
 def downloaded() -> Iterator[Path]:
-    """The kernels of all packages of all archives that were downloaded."""
+    """The kernels of all packages that were downloaded from archives, or unpacked from files."""
     for archive in ARCHIVES.values():
         yield from archive.downloaded()
+    yield from package_files.downloaded()

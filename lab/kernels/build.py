@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ from lab.kernels.spec import Pair
 from lab.kernels.store import Build, BuildInputs
 from lab.kernels.trees import open_tree
 
+_BTF = "CONFIG_DEBUG_INFO_BTF"
+
 # Fixes whatever could differ between two hosts; part of the key.
 _MAKE_VARIABLES = [
     "KBUILD_BUILD_TIMESTAMP=2024-01-01 00:00:00 +0000",
@@ -38,15 +40,18 @@ _MAKE_VARIABLES = [
     "LOCALVERSION=",
     # kconfig writes down which of them it finds; they may come, go and grow older between two builds.
     "RUSTC=none",
-    "PAHOLE=none",
 ]
 
 
-def make_variables(guests: str = architecture.DEFAULT) -> list[str]:
-    """The variables of make that fix a build for an architecture; part of the key."""
+def make_variables(guests: str = architecture.DEFAULT, options: Iterable[Pair] = ()) -> list[str]:
+    """The variables of make that fix a build for an architecture; part of the key.
+
+    options: kconfig of the spec's own. Only BTF needs pahole.
+    """
     found = architecture.load(guests)
     cross = [f"CROSS_COMPILE={found.cross_prefix}"] if found.cross_prefix else []
-    return [f"ARCH={found.kbuild}", *cross, *_MAKE_VARIABLES]
+    pahole = [] if dict(options).get(_BTF) == "y" else ["PAHOLE=none"]
+    return [f"ARCH={found.kbuild}", *cross, *_MAKE_VARIABLES, *pahole]
 
 
 # Variables of the caller that would reach kbuild and are no part of the key, and make's own from `make ab`.
@@ -161,7 +166,8 @@ class BuildRequest:
     def key(self) -> str:
         """Digest of the request, before kconfig is resolved."""
         required, optional = kconfig.requested(self.kconfig, self.optional, self.base, guests=self.guests)
-        return records.digest([self.source.tree_id, required, optional, self.compiler, make_variables(self.guests)])
+        make = make_variables(self.guests, self.kconfig)
+        return records.digest([self.source.tree_id, required, optional, self.compiler, make])
 
 
 @runtime_checkable
@@ -230,7 +236,7 @@ class Workspace:
         self.source = request.source
         self.compiler = request.compiler
         self.architecture = architecture.load(request.guests)
-        self.make = make_variables(request.guests)
+        self.make = make_variables(request.guests, request.kconfig)
         self.required, self.optional = kconfig.requested(
             request.kconfig, request.optional, request.base, guests=request.guests
         )
@@ -298,12 +304,12 @@ class Workspace:
         return resolved
 
     def _write_dropped(self, kept: Mapping[str, str]) -> str:
-        """Keep a list of what became of a package's options beside the build; gives its summary."""
+        """Keep a list of what became of the options of a whole configuration beside the build; gives its summary."""
         became = kconfig.dropped(self.optional, kept)
         path = self.out / "lab.dropped"
         path.write_text("".join(f"{name}={self.optional[name]} became {value}\n" for name, value in became.items()))
         same = plural(len(self.optional) - len(became), "option")
-        return f"{same} of the package without its modules, and {len(became)} not: {path}"
+        return f"{same} of the configuration without its modules, and {len(became)} not: {path}"
 
     def _kconfig_inputs(self) -> str:
         """Digest of everything that affects a resolved kconfig: Kconfig files, kbuild's scripts, compiler, request."""
@@ -320,6 +326,8 @@ class Workspace:
 
     def _configure(self, progress: Progress) -> str:
         """Resolve the requested options on top of allnoconfig, or a package's on top of the tree's own defaults."""
+        if "PAHOLE=none" not in self.make:
+            process.find_tool("pahole", package="pahole")
         self._start()
         fragment = self.out / "lab.fragment"
         fragment.write_text(kconfig.fragment({**self.optional, **self.required}))

@@ -27,6 +27,7 @@ from lab.core.records import Record
 from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
 from lab.kernels.files import CONFIG, KernelFiles, prebuilt
+from lab.kernels.package_files import images
 from lab.kernels.package_lists import HOST, SUITES, Offer, PackageLists, all_suites, may_match_kernels, suites_named
 from lab.kernels.spec import Package
 
@@ -91,6 +92,15 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
     def _is_in(self, lists: PackageLists) -> bool:
         return any(offer.version == self.version for offer in lists.offers([self.package]))
 
+    def directions(self, folder: str) -> list[str]:
+        """Shell commands that bring the package, and unpack it into a folder."""
+        return [f"apt-get download {self.label}", f"dpkg -x {self.package}_*.deb {folder}"]
+
+    @property
+    def inside(self) -> str:
+        """The pattern of the kernel's path in the package."""
+        return "boot/vmlinuz-*"
+
     def provenance(self, folder: Path) -> Iterator[str]:
         """Describe the package; copy its kconfig into a folder."""
         image = next(images(self.fetch()))
@@ -102,12 +112,6 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
 
 def _snapshot(package: str) -> str:
     return f"https://snapshot.debian.org/binary/{package}/"
-
-
-def images(folder: Path) -> Iterator[Path]:
-    """The kernels in the folder of an unpacked package."""
-    for pattern in ("boot/vmlinu[xz]-*", "usr/lib/modules/*/vmlinu[xz]"):
-        yield from folder.glob(pattern)
 
 
 def downloaded() -> Iterator[Path]:

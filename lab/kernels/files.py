@@ -1,4 +1,4 @@
-"""Kernel images as files: `file:` specs, what an image is, its release, and the vmlinux and kconfig inside.
+"""Kernel images as files: what an image is, its release, and the vmlinux and kconfig inside.
 
 Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst).
 """
@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, ClassVar, Literal, NamedTuple, Protocol
+from typing import IO, Literal, NamedTuple, Protocol
 
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError
-from lab.core.executor import Work
 from lab.core.process import CommandFailed, find_tool
 from lab.core.records import Record, file_digest, is_sealed, seal, write_atomic
 from lab.kernels import architecture
@@ -51,49 +50,13 @@ PATCH, CONFIG = "source.patch", "config"
 """Names of the files that `provenance` writes."""
 
 
-class FileSource(Record, frozen=True, kw_only=True, tag="file", omit_defaults=True):
-    """A kernel image that the lab did not build. modules: the folder of its modules, if there is one."""
-
-    path: str
-    sha256: str
-    release: str
-    modules: str | None = None
-    architecture: str = architecture.DEFAULT
-
-    is_buildable: ClassVar[bool] = False
-    origin: ClassVar[str] = "files"
-    label: ClassVar[None] = None
-
-    def obtain(self, work: Work, **_: object) -> KernelFiles:
-        """The file itself, and the vmlinux inside."""
-        return prebuilt(Path(self.path), symbols=None)
-
-    def provenance(self, folder: Path) -> Iterator[str]:
-        """Say that the source is not known."""
-        yield "A file that was given to the lab, which does not know its source. Who passes this bundle on"
-        yield "must."
-
-
-def resolve(path: Path) -> FileSource:
-    """The kernel in a file; `UserError` when there is none."""
-    image = inspect(path)
-    modules = modules_of(path, image.release)
-    return FileSource(
-        path=str(path.resolve()),
-        sha256=image.sha256,
-        release=image.release,
-        modules=str(modules) if modules else None,
-        architecture=image.architecture,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFiles:
     """The files of a kernel on this machine.
 
     key: hash of the kernel. commit: of a kernel from a tree. bzimage: the kernel as it is packed for a boot loader.
-    vmlinux: None where it cannot be booted by PVH.
-    config: its kconfig, where that is a file of its own.
+    vmlinux: None if it cannot be booted by PVH.
+    config: its kconfig, where that is a file of its own. modules: their folder.
     """
 
     key: str
@@ -103,6 +66,7 @@ class KernelFiles:
     vmlinux: Path | None
     symbols: Path | None
     config: Path | None = None
+    modules: Path | None = None
     architecture: str = architecture.DEFAULT
 
 
@@ -120,6 +84,7 @@ def prebuilt(path: Path, symbols: Path | None) -> KernelFiles:
         vmlinux=vmlinux,
         symbols=symbols,
         config=_config_of(path, image.release),
+        modules=modules_of(path, image.release),
         architecture=image.architecture,
     )
 
@@ -403,12 +368,12 @@ _BUILT = re.compile(rb"\((\d{4}-\d\d-\d\d)\)")
 
 
 def compiler_of(path: Path) -> str | None:
-    """The compiler of a kernel, as its banner has it; None where it has none."""
+    """The compiler of a kernel, as its banner has it; None if it has none."""
     return _in_banner(path, _COMPILER)
 
 
 def built_on(path: Path) -> str | None:
-    """The date in a distributor's banner, that of the package's version; None where it has none."""
+    """The date in a distributor's banner, that of the package's version; None if it has none."""
     return _in_banner(path, _BUILT)
 
 

@@ -6,10 +6,12 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.paths import data_folder
+from lab.core.user_files import unpacked
 from lab.kernels import architecture
 
 _LINE = re.compile(r"(CONFIG_\w+)=(.+)")
@@ -28,6 +30,25 @@ class Needs:
 
 
 NOTHING = Needs()
+
+BOOT = (
+    *("CONFIG_PRINTK", "CONFIG_TTY", "CONFIG_SERIAL_8250", "CONFIG_SERIAL_8250_CONSOLE"),
+    *(
+        "CONFIG_BLK_DEV_INITRD",
+        "CONFIG_BINFMT_ELF",
+        "CONFIG_DEVTMPFS",
+        "CONFIG_PROC_FS",
+        "CONFIG_SYSFS",
+        "CONFIG_TMPFS",
+    ),
+)
+"""The options without which no guest works: its console and report, its root, and the file systems of init."""
+
+KEPT = "file="
+"""The start of the label of a configuration that a user gave as a file."""
+
+FILE_MAX = 4 << 20
+"""The most bytes of a `.config`."""
 
 RAM_DISK = "CONFIG_BLK_DEV_RAM"
 FILE_SYSTEMS = {"btrfs": "CONFIG_BTRFS_FS", "ext4": "CONFIG_EXT4_FS", "xfs": "CONFIG_XFS_FS"}
@@ -65,15 +86,43 @@ def mount_needs(file_system: str | None) -> Needs:
     return Needs(frozenset({RAM_DISK, option})) if option else NOTHING
 
 
-def shell_needs() -> Needs:
-    """The options that `lab shell` needs beside those of every guest."""
-    return Needs(frozenset(parse((data_folder("kernels") / "fragments" / "shell.config").read_text())))
-
-
 def of_package(options: Mapping[str, str]) -> dict[str, str]:
-    """A package's configuration for a kernel without modules: what differs from host to host is left out."""
+    """The configuration of a package or a user for a kernel without modules, without what differs from host to host."""
     ours = parse((data_folder("kernels") / "fragments" / "package.config").read_text())
     return {name: "n" if value == "m" else value for name, value in options.items() if name not in ours} | ours
+
+
+def keep(path: Path, guests: str) -> str:
+    """Keep a user's `.config`, or a copy of /proc/config.gz, among the lab's data; returns its label.
+
+    guests: the architecture that it has to be for.
+    """
+    text = unpacked(path, FILE_MAX).decode(errors="replace")
+    header = re.search(r"^# Linux/(\w+) ", text, re.MULTILINE)
+    own = PurePosixPath(architecture.load(guests).tree).name
+    if not parse(text):
+        raise UserError(f"{path} has no line like CONFIG_FOO=y, so it is no .config")
+    if header and header[1] != own:
+        raise UserError(
+            f"{path} is the configuration of a kernel for {header[1]}, and the guest is {guests}",
+            hint="name the architecture: %arch=NAME",
+        )
+    digest = records.digest(text)
+    records.save(_kept_at(digest), text)
+    return f"{KEPT}{digest}"
+
+
+def kept(label: str) -> dict[str, str]:
+    """A user's configuration, for a kernel without modules, with what a guest has to have built in."""
+    digest = label.removeprefix(KEPT)
+    text = records.find(_kept_at(digest), str)
+    if text is None:
+        raise UserError(f"the .config {digest[:12]} is not kept here", hint="name the file again: %config=FILE")
+    return of_package(parse(text)) | parse(_text_of(data_folder("kernels") / "fragments" / "reported.config"))
+
+
+def _kept_at(digest: str) -> Path:
+    return paths.data_dir("configurations") / f"{digest}.json"
 
 
 def requested(
@@ -115,6 +164,12 @@ def missing(
 def fragment(options: Mapping[str, str]) -> str:
     """Options as a file for KCONFIG_ALLCONFIG."""
     return "".join(f"# {name} is not set\n" if value == "n" else f"{name}={value}\n" for name, value in options.items())
+
+
+def not_bootable(have: Mapping[str, str]) -> list[str]:
+    """The options of `BOOT` that a kconfig has as modules or not at all. One that it does not know is not missed."""
+    states = {"n": "not set", "m": "a module"}
+    return [f"{option} ({states[have[option]]})" for option in BOOT if have.get(option) in states]
 
 
 def dropped(wanted: Mapping[str, str], resolved: Mapping[str, str]) -> dict[str, str]:

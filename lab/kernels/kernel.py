@@ -16,11 +16,12 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
-from lab.kernels import architecture, archives, build, compilers, debs, files, kconfig, revisions, store
+from lab.kernels import architecture, archives, build, compilers, debs, file_source, files, kconfig, revisions, store
 from lab.kernels.architecture import Architecture, MachineType
 from lab.kernels.archives import PackageRecord
 from lab.kernels.build import BuildRequest, TreeSource
-from lab.kernels.files import FileSource, KernelFiles
+from lab.kernels.file_source import FileSource
+from lab.kernels.files import KernelFiles
 from lab.kernels.kconfig import NOTHING, Needs
 from lab.kernels.spec import MOUNT, Pair, ParsedSpec, parse
 from lab.kernels.trees import Tree
@@ -67,7 +68,8 @@ Source = TreeSource | PackageRecord | FileSource
 class KernelSpec(Record, frozen=True, kw_only=True):
     """One kernel and the settings around it. note: a choice that the lab made for the user.
 
-    In kconfig, the value of `config` is that of a package, as apt takes it, and that of `arch` an architecture.
+    In kconfig, the value of `config` is a package, as apt takes it, or the label of a file's content; that of `arch` is
+    an architecture.
     """
 
     text: str
@@ -86,7 +88,13 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         found = source.obtain(
             work, text=self.text, kconfig=required, optional=optional, base=base, cc=cc, guests=self.architecture
         )
-        return Kernel(spec=self, **asdict(found))
+        kernel = Kernel(spec=self, **asdict(found))
+        if not source.is_buildable and (lacking := kconfig.not_bootable(kernel.configuration() or {})):
+            raise UserError(
+                f"{self.text} does not have built in what every guest needs: {', '.join(lacking)}",
+                hint="take another kernel of its distribution, or build one from a tree",
+            )
+        return kernel
 
     def request_key(self, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> str:
         """A key of the kernel that is known before it is made: the store's, where it is built."""
@@ -121,15 +129,17 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         own = dict(self.kconfig)
         needs |= kconfig.mount_needs(dict(self.settings).get(MOUNT))
         guests = own.pop("arch", architecture.DEFAULT)
-        base = self._package_configuration(own.pop("config", None), work)
+        base = self._whole_configuration(own.pop("config", None), work)
         required = tuple(own.items())
         required += kconfig.missing(required, needs.required, base, guests=guests)
         return required, kconfig.missing(required, needs.optional, base, guests=guests), base
 
-    def _package_configuration(self, label: str | None, work: Work) -> tuple[Pair, ...]:
-        """The configuration of a package, without its modules; nothing for none."""
+    def _whole_configuration(self, label: str | None, work: Work) -> tuple[Pair, ...]:
+        """The configuration of a package or a file, without modules; nothing for none."""
         if label is None:
             return ()
+        if label.startswith(kconfig.KEPT):
+            return tuple(kconfig.kept(label).items())
         files = debs.labelled(label, self.architecture).obtain(work)
         found = Kernel(spec=self, **asdict(files)).configuration()
         if found is None:
@@ -164,15 +174,19 @@ def resolve(text: str, tree: Tree | str | None = None, *, progress: Progress = Q
         case "src":
             source = revisions.resolve_source(spec, progress)
         case "file":
-            source = files.resolve(paths.expanded(spec.body))
-        case word:
+            source = file_source.resolve(spec.body, progress)
+        case "https" | "http":
+            source = file_source.resolve_address(f"{spec.kind}:{spec.body}", progress)
+        case word if word in archives.ARCHIVES:
             source = archives.ARCHIVES[word].resolve(spec.body, progress)
+        case word:
+            source = file_source.resolve_scheme(word, spec.body, progress)
     options = kconfig_of(spec, progress)
     return KernelSpec(text=spec.text, source=source, kconfig=options, settings=spec.settings, note=note)
 
 
 def kconfig_of(spec: ParsedSpec, progress: Progress = QUIET) -> tuple[Pair, ...]:
-    """The kconfig of a spec; `config` names a package at one version."""
+    """The kconfig of a spec; `config` names a package at one version, or the content of a file."""
     options = dict(spec.kconfig)
     value = options.get("config")
     if value is None:
@@ -182,6 +196,11 @@ def kconfig_of(spec: ParsedSpec, progress: Progress = QUIET) -> tuple[Pair, ...]
             f"{spec.text}: config=distro is the configuration of the package that a src: tree is the source of",
             hint="name a package, e.g. %config=deb:trixie/6.12",
         )
+    if value != "distro" and archives.asked(value) is None:
+        if not (path := paths.expanded(value)).is_file():
+            raise UserError(f"config={value}: no such file", hint="a package is written %config=deb:trixie/6.12")
+        label = kconfig.keep(path, options.get("arch", architecture.DEFAULT))
+        return tuple((options | {"config": label}).items())
     body = spec.body if value == "distro" else value.removeprefix("deb:")
     if (guests := options.get("arch")) and ":" not in body:
         body = f"{body}:{guests}"
@@ -214,8 +233,8 @@ class Kernel(KernelFiles):
         return image
 
     def configuration(self) -> dict[str, str] | None:
-        """The kconfig that it was built with; None where neither a file nor the image has it."""
-        image = self.bzimage or self.vmlinux
+        """The kconfig that it was built with; None if neither a file nor the image has it."""
+        image = self.vmlinux or self.bzimage
         if self.config is not None:
             text: str | None = self.config.read_text()
         else:
@@ -223,7 +242,7 @@ class Kernel(KernelFiles):
         return kconfig.parse(text) if text else None
 
     def compiler(self) -> str | None:
-        """The version of the compiler that built it, as that prints it; None where neither store nor image say so."""
+        """The version of the compiler that built it, as that prints it; None if neither store nor image say so."""
         if self.spec.tree_source:
             build = store.find(self.key)
             return build.inputs.compiler if build else None

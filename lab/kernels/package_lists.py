@@ -37,6 +37,9 @@ _KERNELS = ("linux-image-", "linux-binary-")
 """The beginnings of the names of kernels' packages."""
 
 _DEFAULT_MIRROR = "http://deb.debian.org"
+_LISTS_NEED, _PACKAGE_NEEDS = 64 << 20, 256 << 20
+"""Bytes. apt says of a full disk that it cannot read its lists."""
+
 _MAX_AGE_S = 86400.0
 
 # The host's hooks for updates are for its own lists; its pins and architecture would hide packages.
@@ -110,6 +113,7 @@ class PackageLists:
     def download(self, package: str, folder: Path, *, hint: str) -> str:
         """Unpack a package, given as `NAME` or `NAME=VERSION`, into a folder; returns its version."""
         find_tool("apt-get", package="apt")
+        paths.require_space(folder, _PACKAGE_NEEDS, f"the package {package.partition('=')[0]}")
         try:
             run(["apt-get", *self.options, "download", package], cwd=folder, env=environment())
         except CommandFailed as error:
@@ -169,6 +173,7 @@ def all_suites(
         # Lists of the future are those of a clock that was wrong.
         is_fresh = fetched.is_file() and abs(time.time() - fetched.stat().st_mtime) < _MAX_AGE_S
         if refresh or not is_fresh:
+            paths.require_space(folder, _LISTS_NEED, "fetching the package lists")
             progress.log_once("fetching the package lists of Debian's suites")
             _write_configuration(folder, architecture.load(guests))
             _update(lists, progress)

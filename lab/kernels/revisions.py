@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ from lab.core.errors import UserError, suggestion
 from lab.core.git import PatchFailed, Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Progress
-from lab.kernels import default_tree, layout, trees
+from lab.kernels import default_tree, layout, patches, trees
 from lab.kernels.build import TreeSource
+from lab.kernels.patches import Patch
 from lab.kernels.spec import ParsedSpec
 from lab.kernels.trees import SNAPSHOTS, Tree, open_local
 
@@ -144,13 +146,13 @@ _PATCHED_AT = 1704067200
 
 def resolve(spec: ParsedSpec, tree: Tree | str | None, progress: Progress) -> tuple[TreeSource, str | None]:
     """The revision of a spec, with its patches; and a note when the lab chose a backport."""
-    patches, number = _patch_files(spec), _layout(spec)
+    found, number = _patches(spec), _layout(spec)
     if tree is None and trees.current() == trees.DEFAULT:
         _require_of_default(spec.body)
     opened = tree if isinstance(tree, Tree) else trees.open_tree(tree, progress=progress)
     commit, note = resolve_commit(opened, spec.body)
     subject, describe = opened.source.subject(commit), opened.source.describe(commit)
-    return _patched(opened, commit, opened.source.tree_id(commit), patches, number, subject, describe), note
+    return _patched(opened, commit, opened.source.tree_id(commit), found, number, subject, describe), note
 
 
 _OF_A_CHECKOUT = re.compile(r"(HEAD|@)(?=[\^~@]|$)")
@@ -174,36 +176,29 @@ def _require_of_default(revision: str) -> None:
 
 def resolve_worktree(spec: ParsedSpec) -> TreeSource:
     """A checkout as it is on disk, with the patches of a spec."""
-    patches, number = _patch_files(spec), _layout(spec)
+    found, number = _patches(spec), _layout(spec)
     tree = open_checkout(paths.expanded(spec.body))
     tree_id = snapshot(tree)
     subject, describe = tree.source.subject(tree.head), tree.source.describe(tree.head)
     if tree_id != tree.source.tree_id(tree.head):
         subject, describe = f"uncommitted work on {subject}", f"{describe}-dirty"
-    return _patched(tree, tree.head, tree_id, patches, number, subject, describe)
+    return _patched(tree, tree.head, tree_id, found, number, subject, describe)
 
 
 def resolve_source(spec: ParsedSpec, progress: Progress) -> TreeSource:
     """The source of a package, with the patches of a spec."""
-    patches, number = _patch_files(spec), _layout(spec)
+    found, number = _patches(spec), _layout(spec)
     tree = trees.open_source(spec.body, progress)
     describe = f"{tree.record.package} {tree.record.version}"
-    return _patched(tree, tree.head, tree.source.tree_id(tree.head), patches, number, describe, describe)
+    return _patched(tree, tree.head, tree.source.tree_id(tree.head), found, number, describe, describe)
 
 
 def _patched(
-    tree: Tree, commit: str, tree_id: str, patches: list[Path], number: int | None, subject: str, describe: str
+    tree: Tree, commit: str, tree_id: str, given: _Patches, number: int | None, subject: str, describe: str
 ) -> TreeSource:
     """Apply patches, then a layout, to a tree; what differs from its commit becomes a commit of its own."""
-    if patches:
-        try:
-            tree_id = tree.repo.patched_tree(tree_id, patches)
-        except PatchFailed as error:
-            raise UserError(
-                f"{error.patch.name} does not apply to {describe}: {error.where}",
-                hint="rebase the patch onto that revision; the lab applies nothing that fits only roughly",
-            ) from error
-    names = [patch.name for patch in patches]
+    names = [name for name, _ in given]
+    tree_id = _applied(tree, tree_id, [patch for _, found in given for patch in found], describe)
     if number is not None:
         tree_id = layout.laid_out(tree.repo, tree_id, number, describe)
         names.append(layout.name_of(number))
@@ -222,6 +217,25 @@ def _patched(
     )
 
 
+def _applied(tree: Tree, tree_id: str, found: Sequence[Patch], describe: str) -> str:
+    """The id of a tree with patches in it."""
+    if not found:
+        return tree_id
+    with process.scratch("lab-patches-") as folder:
+        files = {folder / f"{number:04}.patch": patch for number, patch in enumerate(found, start=1)}
+        for file, patch in files.items():
+            file.write_bytes(patch.diff)
+        try:
+            return tree.repo.patched_tree(tree_id, list(files))
+        except PatchFailed as error:
+            patch = files[error.patch]
+            made_for = f" (its mail says that it is for {patch.base[:12]})" if patch.base else ""
+            hint = f"rebase the patch onto that revision{made_for}; the lab applies nothing that fits only roughly"
+            raise UserError(
+                f"{patch.name} does not apply to {describe}: {error.where}", hint=error.remedy or hint
+            ) from error
+
+
 def _layout(spec: ParsedSpec) -> int | None:
     """The number of the layout that a spec names, if it does."""
     numbers = [number for name in spec.patches if (number := layout.number_of(name)) is not None]
@@ -230,23 +244,33 @@ def _layout(spec: ParsedSpec) -> int | None:
     return numbers[0] if numbers else None
 
 
-def _patch_files(spec: ParsedSpec) -> list[Path]:
-    """The patches of a spec: files, and sets that come with the lab."""
-    patches: list[Path] = []
+_Patches = list[tuple[str, list[Patch]]]
+"""Names of files or mails, each with its patches."""
+
+
+def _patches(spec: ParsedSpec) -> _Patches:
+    """The patches of a spec: files, sets that come with the lab, and series at lore."""
+    found: _Patches = []
     for name in spec.patches:
+        path = paths.expanded(name)
         if layout.number_of(name) is not None:
             continue
-        path = paths.expanded(name)
-        if not path.is_file() and name not in default_tree.names():
+        if name.startswith(patches.LORE):
+            found.append((name, patches.by_id(name)))
+        elif path.is_file():
+            found.append((path.name, patches.read(path)))
+        elif name in default_tree.names():
+            found += [(file.name, patches.read(file)) for file in default_tree.patches(name)]
+        else:
             raise _unknown_patch(name)
-        patches += [path] if path.is_file() else default_tree.patches(name)
-    return patches
+    return found
 
 
 def _unknown_patch(name: str) -> UserError:
     sets = default_tree.names()
-    listed = f"a patch is a file called *.patch, or one of the lab's own: {', '.join(sets)}, layout-1, layout-2 ..."
-    return UserError(f"no such patch: {name!r}", hint=suggestion(name, sets) or listed)
+    own = f"one of the lab's own: {', '.join(sets)}, layout-1, layout-2 ..."
+    hint = suggestion(name, sets) or f"a patch is a file called *.patch, lore:MESSAGE-ID, or {own}"
+    return UserError(f"no such patch: {name!r}", hint=hint)
 
 
 def resolve_commit(tree: Tree, revision: str) -> tuple[str, str | None]:

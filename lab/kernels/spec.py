@@ -1,17 +1,17 @@
 """The syntax of kernel specs and settings: parsed and checked, with nothing looked up.
 
     REV[+PATCH...]   worktree[:PATH][+PATCH...]   src:[SUITE/]VERSION[+PATCH...]
-    deb:[SUITE/]VERSION-OR-PACKAGE[:ARCHITECTURE]   file:PATH
+    deb:[SUITE/]VERSION-OR-PACKAGE[:ARCHITECTURE]   file:PATH[+MODULES]   https://ADDRESS#sha256=HEX   SCHEME:VERSION
     each with  %CONFIG_FOO=y[,...]  (kconfig)  and  @key=value[,...]  (settings), in either order
 
-`%arch=NAME` builds for guests of another architecture. `%config=deb:[SUITE/]VERSION-OR-PACKAGE` is kconfig, too: the
-configuration of a package in place of the lab's own, of its own package for a `src:` tree as `%config=distro` or
-`@config:distro`.
+`%arch=NAME` builds for guests of another architecture. `%config=FILE` or `%config=deb:[SUITE/]VERSION-OR-PACKAGE` is
+kconfig, too: the configuration of a file or a package in place of the lab's own. For a `src:` tree, `%config=distro` or
+`@config:distro` is that of its own package.
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
 before a word and `=` (a scheduler's feature as `@sched_feat.NO_NAME` needs no `=`), and a `+` begins a patch only
-before a name like that of a patch, an existing file, the name of patches that come with the lab, or that of a layout
-(`layout-2`).
+before a name like that of a patch, an existing file, `lore:` and a message id, the name of patches that come with the
+lab, or that of a layout (`layout-2`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from lab.core import paths
+from lab.core import paths, settings
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
-from lab.kernels import architecture, default_tree, layout
+from lab.kernels import architecture, default_tree, layout, patches
 
 Kind = str
 """`rev`, or the word before the colon."""
@@ -34,15 +34,14 @@ Pair = tuple[str, str]
 PACKAGED: tuple[Kind, ...] = ("deb",)
 """The words of archives of kernel packages (see `archives`)."""
 
-_PREFIXED: tuple[Kind, ...] = ("worktree", "src", *PACKAGED, "file")
+_PREFIXED: tuple[Kind, ...] = ("worktree", "src", *PACKAGED, "file", "https", "http")
 _PATHS: tuple[Kind, ...] = ("worktree", "file")
-_PREBUILT: tuple[Kind, ...] = (*PACKAGED, "file")
+_BUILT: tuple[Kind, ...] = ("rev", "worktree", "src")
 
 _START = r"(?=[A-Za-z_][\w./-]*=|sched_feat\.\w+(?:[,@%]|$))"
 _SUFFIX = re.compile(rf"@{_START}|%(?=\w+=)")
 _NEXT_SETTING = re.compile(rf",{_START}")
 _NEXT_SYMBOL = re.compile(r",(?=\w+=)")
-_PATCH_NAMES = (".patch", ".diff", ".mbox")
 _THP = ("always", "madvise", "never")
 _SHORT = {"lsm": "cmdline.lsm", "mitigations": "cmdline.mitigations"}
 """Settings that stand for others."""
@@ -82,16 +81,16 @@ def parse(text: str) -> ParsedSpec:
         raise UserError(f"kernel spec {text!r} contains a control character")
     rest, kconfig, settings = _split_suffixes(text)
     kind, rest = _kind(rest)
-    body, patches = _split_patches(kind, rest)
+    body, names = _split_patches(kind, rest)
     if not body:
         raise UserError(f"kernel spec {text!r} names no kernel", hint=_EXAMPLES)
-    if kind in _PREBUILT and (patches or kconfig):
+    if kind not in _BUILT and (names or kconfig):
         raise UserError(
-            f"{text!r}: {'patches' if patches else 'kconfig changes'} need a build, "
+            f"{text!r}: {'patches' if names else 'kconfig changes'} need a build, "
             f"and {kind}: names a kernel that is built already",
             hint="give a revision, or worktree:PATH",
         )
-    return ParsedSpec(text=text, kind=kind, body=body, patches=patches, kconfig=kconfig, settings=settings)
+    return ParsedSpec(text=text, kind=kind, body=body, patches=names, kconfig=kconfig, settings=settings)
 
 
 def split(text: str) -> tuple[str, str]:
@@ -100,7 +99,7 @@ def split(text: str) -> tuple[str, str]:
     `UserError` for a kernel that is not built from a revision or a worktree.
     """
     parsed = parse(text)
-    if parsed.kind in _PREBUILT:
+    if parsed.kind not in _BUILT:
         raise UserError(f"{text} is a built kernel: patches need a revision or a worktree")
     kept = _revision(parsed, parsed.patches)
     return kept, parsed.text.removeprefix(kept)
@@ -109,7 +108,7 @@ def split(text: str) -> tuple[str, str]:
 def for_architecture(text: str, guests: str) -> str:
     """A spec for guests of an architecture; `UserError` where it names another one."""
     parsed = parse(text)
-    if parsed.kind == "file":
+    if parsed.kind not in (*_BUILT, *PACKAGED):
         return text  # the image tells its own
     body, _, own = parsed.body.partition(":") if parsed.kind in PACKAGED else (parsed.body, "", "")
     own = own or dict(parsed.kconfig).get("arch", "")
@@ -140,7 +139,7 @@ def _revision(parsed: ParsedSpec, patches: Iterable[str]) -> str:
     return prefix + parsed.body + "".join(f"+{name}" for name in patches)
 
 
-_EXAMPLES = "e.g. v6.12, efa7df3e3bb5^, v6.12+fix.patch, worktree:., deb:6.12, src:7.2, file:PATH, v6.12@thp=never"
+_EXAMPLES = "e.g. v6.12, efa7df3e3bb5^, v6.12+fix.patch, worktree:., deb:6.12, src:7.2, file:PATH.rpm, v6.12@thp=never"
 
 
 def _split_suffixes(text: str) -> tuple[str, tuple[Pair, ...], tuple[Pair, ...]]:
@@ -167,40 +166,63 @@ def _kind(text: str) -> tuple[Kind, str]:
     for kind in _PREFIXED:
         if text.startswith(f"{kind}:"):
             return kind, text.removeprefix(f"{kind}:")
-    if other := re.match(r"([a-z][a-z-]*):(?!/)", text):
-        kinds = [f"{kind}:" for kind in _PREFIXED]
-        raise UserError(f"no kind of kernel is called {other[0]!r}", hint=suggestion(other[0], kinds) or _kinds())
+    if other := re.match(r"([a-z][a-z0-9-]*):(?!/)", text):
+        own = settings.load().kernels
+        if other[1] not in own:
+            raise _unknown(other[1], own)
+        return other[1], text.removeprefix(other[0])
     return "rev", text
 
 
-def _kinds() -> str:
-    return f"there is {', '.join(f'{kind}:' for kind in _PREFIXED)}; a revision has no prefix"
+_SERIES = "dir"
+_FOREIGN = {
+    *("rpm", "dnf", "yum", "pacman", "pkg", "alpm", "apk", "tar", "url", "mainline"),
+    *("ubuntu", "fedora", "arch", "archlinux", "suse", "opensuse", "centos", "rhel", "rocky", "alma"),
+}
+"""Words that people expect for packages of other distributions than Debian."""
+
+
+def _unknown(word: str, own: Iterable[str]) -> UserError:
+    kinds = [f"{kind}:" for kind in (*_PREFIXED[:-1], *own)]
+    if word == _SERIES:
+        hint: str | None = "dir:PATH/*.rpm is a series, for `lab bisect --series`; one kernel of it is file:PATH"
+    elif word in _FOREIGN:
+        hint = (
+            "give the package as file:PATH.rpm (.deb, .pkg.tar.zst) or https://ADDRESS#sha256=HEX; for "
+            f'{word}:VERSION, name its address: [kernels] {word} = "https://.../{{version}}..." in {settings.file()}'
+        )
+    else:
+        hint = suggestion(f"{word}:", kinds) or f"there is {', '.join(kinds)}; a revision has no prefix"
+    return UserError(f"no kind of kernel is called '{word}:'", hint=hint)
 
 
 def _split_patches(kind: Kind, text: str) -> tuple[str, tuple[str, ...]]:
     """Cut patches off from the right."""
-    patches: list[str] = []
+    names: list[str] = []
     while not (kind in _PATHS and paths.expanded(text).exists()):
-        cut = _last_patch(text)
+        cut = _last_patch(text, may_be_file=kind in _BUILT)
         if cut is None:
             break
-        patches.insert(0, text[cut + 1 :])
+        names.insert(0, text[cut + 1 :])
         text = text[:cut]
-    return text, tuple(patches)
+    return text, tuple(names)
 
 
-def _last_patch(text: str) -> int | None:
-    """The index of the last patch's `+`. An existing file has precedence, since its path may contain a `+`."""
+def _last_patch(text: str, *, may_be_file: bool) -> int | None:
+    """The index of the last patch's `+`. An existing file has precedence, since its path may contain a `+`.
+
+    may_be_file: False behind an image, where a file has modules.
+    """
     names = {index: text[index + 1 :] for index in range(len(text) - 1, -1, -1) if text[index] == "+"}
     for index, name in names.items():
-        if name and paths.expanded(name).is_file():
+        if may_be_file and name and paths.expanded(name).is_file():
             return index
     sets = default_tree.names() if names else []
     return next(
         (
             index
             for index, name in names.items()
-            if name in sets or name.endswith(_PATCH_NAMES) or layout.number_of(name) is not None
+            if name in sets or patches.is_name(name) or layout.number_of(name) is not None
         ),
         None,
     )
@@ -210,11 +232,10 @@ def _symbol(part: str) -> Pair:
     """Check one kconfig change."""
     name, _, value = part.partition("=")
     if name == "config":
-        word, _, body = value.partition(":")
-        if value != "distro" and not (word in PACKAGED and body):
+        if not value or value.removesuffix(":") in PACKAGED:
             raise UserError(
-                f"config={value}: a configuration is that of a package",
-                hint="write e.g. %config=deb:trixie/6.12, or for a src: tree %config=distro",
+                f"config={value}: a configuration is that of a file or a package",
+                hint="write e.g. %config=my.config or %config=deb:trixie/6.12, or for a src: tree %config=distro",
             )
         return name, value
     if name == "arch":

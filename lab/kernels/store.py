@@ -138,7 +138,7 @@ def builds() -> Iterator[tuple[Build, Path, float]]:
 
 
 def hold(build: Build) -> bool:
-    """Mark a kernel as used now, and as in use until this process ends; False where it was just removed."""
+    """Mark a kernel as used now, and as in use until this process ends; False if it was just removed."""
     return locks.hold(folder_of(build.key) / "build.json")
 
 

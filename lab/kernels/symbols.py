@@ -48,7 +48,7 @@ LEVELS = tuple(_LEVELS.values())
 
 
 class Label(NamedTuple):
-    """A name at an address. kind: nm's letter. size: bytes, None where only the next label ends it."""
+    """A name at an address. kind: nm's letter. size: bytes, None if only the next label ends it."""
 
     address: int
     kind: str
@@ -143,7 +143,7 @@ def kernel_symbols(vmlinux: Path | None, system_map: Path | None) -> SymbolTable
 def initcall_levels(vmlinux: Path | None, system_map: Path | None) -> dict[str, str]:
     """The level of each initcall, such as `subsys`, by its function's name.
 
-    Empty where a kernel lists functions alone (packages have CONFIG_KALLSYMS_ALL).
+    Empty if a kernel lists functions alone (packages have CONFIG_KALLSYMS_ALL).
     """
     labels = list(_map_labels(system_map)) if system_map is not None else []
     names = [label.name for label in labels]

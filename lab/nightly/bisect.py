@@ -163,13 +163,10 @@ class CulpritSearch:
         return replace(event, text=f"not bisected: {budget} budget is used up")
 
     def _mark_known(self, event: Event) -> Event:
-        """The event as `known` if another branch of the tree, or another machine, reported its culprit."""
+        """The event as `known` if another branch of the tree reported its culprit."""
         if event.kind != "regression" or event.culprit is None:
             return event
-        night, commit = self.branch.night, event.culprit.commit
-        if event.culprit.among == 1 and (other := night.team.culprits.get(commit)):
-            return replace(event, kind="known", text=f"the culprit of {other}")
-        known = self._known_culprits().get(commit)
+        known = self._known_culprits().get(event.culprit.commit)
         if known is None or known.branch == self.branch.plan.branch:
             return event
         return replace(event, kind="known", closes=known.id, text=f"the culprit of {known.id}, on this branch too")

@@ -22,7 +22,7 @@ from lab.nightly.tips import Tips
 
 
 def run(branch: BranchContext) -> None:
-    """Do the work on a branch as far as it is not done. An error is stored, and does not stop the other branches."""
+    """Do the rest of the work on a branch. An error is stored, and does not stop the other branches."""
     if branch.record.state not in ("pending", "failed"):
         return
     try:

@@ -14,11 +14,10 @@ from lab.core.executor import Work
 from lab.guests import kvm, live_machine
 from lab.guests.live_machine import Accelerator
 from lab.guests.run import Mode
-from lab.nightly import record, team
+from lab.nightly import record
 from lab.nightly.events import PlanState
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.nightly.record import BranchNight, Night
-from lab.nightly.team import Team
 
 
 @dataclass(kw_only=True)
@@ -66,18 +65,16 @@ def live_budget(plan: NightlyPlan, work: Work) -> LiveBudget:
 
 @dataclass
 class NightContext:
-    """A night at work. earlier: the nights before it. team: the nights of other machines."""
+    """A night at work. earlier: the nights before it."""
 
     plan: NightlyPlan
     record: Night
     earlier: list[Night]
     work: Work
     live: LiveBudget = field(init=False)
-    team: Team = field(init=False)
 
     def __post_init__(self) -> None:
         self.update()
-        self.team = team.try_load_team(self.plan.database, self.work.progress)
         self.live = live_budget(self.plan, self.work)
         if self.live.why and self.live.why not in self.record.notes:
             self.update(notes=[*self.record.notes, self.live.why])
@@ -91,12 +88,12 @@ class NightContext:
     @property
     def state(self) -> PlanState:
         """The state of the plan before this night."""
-        return PlanState.after(self.earlier, self.team.own_acks())
+        return PlanState.after(self.earlier, record.load_acks())
 
     @property
     def state_after(self) -> PlanState:
         """The state of the plan after this night."""
-        return PlanState.after([*self.earlier, self.record], self.team.own_acks())
+        return PlanState.after([*self.earlier, self.record], record.load_acks())
 
     def out_of_time(self, mode: Mode) -> bool:
         """True once the budget for a mode is used up."""

@@ -126,7 +126,7 @@ class PlanState:
 
     @property
     def unacknowledged(self) -> list[Event]:
-        """The open events that nobody acknowledged."""
+        """The open events without an acknowledgement."""
         return [event for event in self.open.values() if event.id not in self.acks]
 
 
@@ -339,7 +339,7 @@ def _fixed(source: EventSource, state: PlanState, measured: Sequence[TipComparis
 
 
 def _is_gone(loss: CaseChange, now: CaseChange | None, event: Event) -> bool:
-    """True if a loss is gone. Of one that both modes showed exact mode decides, unless live mode still shows it."""
+    """True if a loss is gone. If both modes showed it, exact mode decides, unless live mode still shows it."""
     if loss.mode == "live" and "exact" in event.modes:
         return now is None or now.verdict != Outcome.REGRESSION
     if now is None or now.verdict not in (Outcome.SAME, Outcome.IMPROVEMENT):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.compare import request, result_folders
+from lab.compare import result_folders
 from lab.compare.comparison import measure
 from lab.compare.plan import ArmPlan, Plan
-from lab.compare.request import ComparisonRequest
+from lab.compare.request import ComparisonRequest, plan_of
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import BuildFailed
@@ -17,7 +17,6 @@ from lab.core.progress import Progress
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
-from lab.kernels import architecture
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.nightly.tips import Tips
 from lab.workloads import selection
@@ -46,6 +45,8 @@ def comparison_plan(
         mode = {"mode": "live", "accel": accelerator, "cpus": plan.live.cpus, "max_rounds": plan.live.rounds,
                 "iterations": plan.live.iterations}  # fmt: skip
     asked = ComparisonRequest(
+        base=base.spec,
+        test=test.spec,
         workload=plan.workloads_of(branch),
         suite=plan.suite_of(branch),
         threshold=plan.threshold,
@@ -56,10 +57,7 @@ def comparison_plan(
         guest_timeout=plan.guest_timeout_s,
         **mode,
     )
-    asked.require()
-    if accelerator is not None:
-        architecture.require_default("live mode", [base.spec.architecture, test.spec.architecture])
-    return request.plan_around(asked, base, test, Progress())
+    return plan_of(asked, Progress())
 
 
 def begin(plan: Plan, label: Label | None = None) -> Path:

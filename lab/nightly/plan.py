@@ -75,7 +75,7 @@ class LiveOptions(Record, frozen=True, kw_only=True):
 class NightlyPlan(Record, frozen=True, kw_only=True):
     """A plan. Keys that are left out have the defaults of `lab ab`.
 
-    suite: the suite to measure instead of workloads. metric: what decides in exact mode, as in `lab ab`. budget: of a
+    suite: the suite to measure instead of workloads. metric: as in `lab ab`, of exact mode. budget: of a
     whole night. modes: `live` adds live mode where the host supports it. bisect: False leaves regressions without a
     culprit. creep_days: the age of the tip that slow losses are measured against. cluster, share: for builds and
     exact mode, as in `lab ab`.
@@ -142,7 +142,7 @@ def load(path: Path) -> NightlyPlan:
 
 
 def _check(file: TomlFile, plan: NightlyPlan) -> None:
-    """Check what types do not express: workloads exist, time spans are readable, no branch is named twice."""
+    """Check the rules that types do not express: workloads exist, time spans are readable, no branch is named twice."""
     for span, key in ((plan.budget, ("budget",)), (plan.live.budget, ("live", "budget"))):
         if "".join(count + unit for count, unit in _TIME.findall(span)) != span or not _seconds(span):
             raise file.error(f"budget: {span!r} is not a time span", *key, hint="write 40m, 6h or 1h30m")

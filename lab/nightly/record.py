@@ -1,4 +1,4 @@
-"""Stored nights: what the tip of each branch was measured against, the results, and the events.
+"""Stored nights: the baselines of each branch's tip, the results, and the events.
 
 <data>/nightly/<plan>/nights/0006.json   a night, saved after every piece of work
 <data>/nightly/acks.json                 acknowledged events
@@ -243,7 +243,7 @@ class Night(Record, frozen=True, kw_only=True):
 
 
 class Ack(Record, frozen=True, kw_only=True):
-    """An event that somebody accepts. host: the machine whose night reported it; empty for this one."""
+    """An event that a user accepts. host: of one in a file of 0.1.0 that another machine reported; it is ignored."""
 
     event: str
     note: str
@@ -290,13 +290,8 @@ def plans() -> list[str]:
 
 
 def load_acks() -> dict[str, Ack]:
-    """This machine's acknowledgements of its own events, by event."""
-    return {ack.event: ack for ack in all_acks() if not ack.host}
-
-
-def all_acks() -> list[Ack]:
-    """This machine's acknowledgements, of events of other machines too."""
-    return records.find(_acks_file(), list[Ack]) or []
+    """The acknowledgements, by event."""
+    return {ack.event: ack for ack in records.find(_acks_file(), list[Ack]) or [] if not ack.host}
 
 
 def acknowledge(ack: Ack) -> None:

@@ -13,7 +13,7 @@ from lab.cluster import connect
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.nightly import branch, events, record, team
+from lab.nightly import branch, events, record
 from lab.nightly.context import BranchContext, NightContext
 from lab.nightly.plan import NightlyPlan
 from lab.nightly.record import BranchNight, Night
@@ -25,7 +25,7 @@ def today() -> str:
 
 
 def run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
-    """Run tonight's night as far as it is not done; returns it, and False if it was finished before."""
+    """Run the rest of tonight's night; returns it, and False if it was finished before."""
     lock = FileLock(record.plan_dir(plan.name) / ".lock")
     try:
         held = lock.acquire(timeout=0)
@@ -67,7 +67,6 @@ def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
             # Branches that failed because of this machine are tried again when the night is run again.
             finished="" if any(one.state == "failed" for one in branches) else records.now(),
         )
-    team.publish(plan.database, work.progress)
     return context.record, True
 
 

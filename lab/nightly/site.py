@@ -29,7 +29,7 @@ from lab.core.text import visible, visible_lines, visible_record
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.trends import Change, Trend
-from lab.nightly import record, team
+from lab.nightly import record
 from lab.nightly.events import PlanState
 from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
@@ -59,8 +59,7 @@ def write(plan: str, output: Path, *, url: str | None, database: str | None, pro
         with base.reading() as connection:
             branches = sorted({branch.key for branch in nights[-1].branches})
             series = [trend for branch in branches for trend in trends.branch_trends(connection, *branch)]
-    acks = team.try_load_team(database, progress).own_acks()
-    site = _Site(plan, nights, series, url if not url or url.endswith("/") else f"{url}/", acks)
+    site = _Site(plan, nights, series, url if not url or url.endswith("/") else f"{url}/", record.load_acks())
     count = 0
     for name, text in site.files():
         path = output / name
@@ -199,7 +198,7 @@ def _slug(trend: Trend) -> str:
     return f"{readable[:80]}-{records.digest(decisive)[:8]}"
 
 
-# ---- what events refer to
+# ---- references of events
 
 
 def _reports(nights: Sequence[Night]) -> dict[str, str]:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import msgspec
 
-from lab.core.errors import UserError
-from lab.core.progress import Progress
+from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.core.text import visible
-from lab.nightly import record, team
+from lab.nightly import record
 from lab.nightly.events import PlanState
 from lab.nightly.record import HARMFUL, Ack, BranchNight, Event, Night, short
 from lab.stats.verdict import percent
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """`lab nightly status --json`.
-
-    host: the machine that the plan is on; empty for this one. unread: the files of nights that cannot be read.
-    """
+    """`lab nightly status --json`. unread: the files of nights that cannot be read."""
 
     schema: str = "lab.nightly/1"
     plan: str
-    host: str = ""
     nights: int
     unread: list[str] = msgspec.field(default_factory=list)
     last: Night | None
@@ -33,29 +29,15 @@ class Status(Record, frozen=True, kw_only=True):
     broken: list[Event]
 
 
-def find(name: str | None, database: str | None, progress: Progress) -> Status:
-    """The status of a plan of this machine, else of another one that uses the same database."""
-    own = record.plans()
-    others = team.try_load_team(database, progress)
-    if name in own or (name is None and len(own) == 1):
-        plan = name or own[0]
-        nights = record.load_all(plan)
-        found = _status(plan, nights, PlanState.after(nights, others.own_acks()))
-        return msgspec.structs.replace(found, unread=record.unread(plan, nights))
-    # A plan of another machine: as NAME, or as HOST/NAME where several have one of that name.
-    host, _, plan = (name or "").rpartition("/")
-    matches = [other for other in sorted(others.plans) if name is None or (other[1] == plan and host in ("", other[0]))]
-    if len(matches) != 1 or (name is None and own):
-        raise _unknown(name, [*own, *("/".join(other) for other in sorted(others.plans))])
-    host, plan = matches[0]
-    return _status(plan, others.plans[host, plan], others.state((host, plan)), host)
-
-
-def _status(plan: str, nights: list[Night], state: PlanState, host: str = "") -> Status:
+def find(name: str | None) -> Status:
+    """The status of a plan; without a name, of the only one."""
+    plan = choose(name)
+    nights = record.load_all(plan)
+    state = PlanState.after(nights, record.load_acks())
     return Status(
         plan=plan,
-        host=host,
         nights=len(nights),
+        unread=record.unread(plan, nights),
         last=nights[-1] if nights else None,
         open=list(state.open.values()),
         acks=[state.acks[event] for event in state.open if event in state.acks],
@@ -63,19 +45,25 @@ def _status(plan: str, nights: list[Night], state: PlanState, host: str = "") ->
     )
 
 
+def acknowledge(event: str, note: str) -> None:
+    """Store that an open event is accepted; it is still watched for its fix."""
+    known = {name for plan in record.plans() for name in PlanState.after(record.load_all(plan), {}).open}
+    if event not in known:
+        hint = suggestion(event, known) or "`lab nightly status` lists the open ones"
+        raise UserError(f"there is no open change {event!r}", hint=hint)
+    at = datetime.now(UTC).isoformat(timespec="microseconds")
+    record.acknowledge(Ack(event=event, note=note or "no note", at=at))
+
+
 def choose(name: str | None) -> str:
-    """The plan of this machine of that name; without a name, the only one."""
-    own = record.plans()
-    if name in own or (name is None and len(own) == 1):
-        return name or own[0]
-    raise _unknown(name, own)
-
-
-def _unknown(name: str | None, plans: list[str]) -> UserError:
+    """The plan of that name; without a name, the only one."""
+    plans = record.plans()
+    if name in plans or (name is None and len(plans) == 1):
+        return name or plans[0]
     if not plans:
-        return UserError("no night was ever run", hint="`lab nightly run --plan nightly.toml` runs one")
+        raise UserError("no night was ever run", hint="`lab nightly run --plan nightly.toml` runs one")
     message = f"no single plan is called {name}" if name else "several plans have nights"
-    return UserError(message, hint=f"name one: {', '.join(plans)}")
+    raise UserError(message, hint=f"name one: {', '.join(plans)}")
 
 
 def text(status: Status) -> Iterator[str]:
@@ -83,8 +71,6 @@ def text(status: Status) -> Iterator[str]:
     if status.last is None:
         yield f"{status.plan}: no night yet"
         return
-    if status.host:
-        yield visible(f"of {status.host}:")
     yield from night_lines(status.last)
     notes = {ack.event: f" (acknowledged: {ack.note})" for ack in status.acks}
     for event in status.open:

@@ -22,7 +22,7 @@ class Tips(Protocol):
 
     @property
     def tree(self) -> Tree | None:
-        """The tree that steps are bisected in; None where kernels are packages."""
+        """The tree that steps are bisected in; None if kernels are packages."""
 
     def newest(self) -> str:
         """The id of the tip."""

@@ -19,7 +19,6 @@ FORMATS = {
         "json": "document:comparison",
         "csv": "csv_rows:comparison",
         "junit": "junit:comparison",
-        "ktap": "junit:ktap",
         "openmetrics": "openmetrics:comparison",
     },
     "bisection": {
@@ -35,7 +34,6 @@ FORMATS = {
         "html": "matrix_page:matrix",
         "json": "document:matrix",
         "csv": "csv_rows:matrix",
-        "svg": "heatmap:matrix",
     },
 }
 """The function that renders each kind of result in each format, as `module:function`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.bisection.answer import Answer, Culprit, Function, HunkSet, Step
+from lab.bisection.plan import FAILED, outcome_word
+from lab.compare.lines import Moves
 from lab.core.git import short
 from lab.core.text import plural, visible_record
 from lab.report import wording
@@ -62,6 +64,8 @@ def _named(answer: Answer, commit: str) -> str:
 def _effect(c: Comparison) -> str:
     span = c.interval_text
     span = " exactly" if span == "exact" else f" {span}".rstrip()
+    if c.name == FAILED.name:
+        return f"{outcome_word(c.base)} -> {outcome_word(c.test)}"
     return f"{percent(c.ratio)}{span} {c.name} ({shown(c.base)} -> {shown(c.test)} {c.unit})"
 
 
@@ -86,6 +90,7 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
     if (effect := wording.effect_of(found)) is not None:
         yield f"  effect      {_effect(effect)}{wording.beside(found.instructions)}"
         yield from [f"  whole cost  {three}"] if (three := wording.three(found.whole)) else []
+        yield from [f"  no word     {why}"] if (why := wording.against(found)) else []
     yield f"  confidence  {100 * found.confidence:.4g} %{'' if found.proof else ' (of the search alone)'}"
     yield from _proof(found)
     if found.inside is not None:
@@ -144,6 +149,14 @@ def _proof(found: Culprit) -> Iterator[str]:
         yield f"  functions   that changed, {unit_of(proof.functions[0].cost)} an operation:"
         for function in proof.functions:
             yield f"    {_function(function)}"
+    if proof.lines:
+        yield "  lines       that vCPUs take from each other, moves an operation (of them for nothing):"
+        for line in proof.lines:
+            yield f"    {_moves(line.base)} -> {_moves(line.test)}  {line.place}: {', '.join(line.functions)}"
+
+
+def _moves(moves: Moves) -> str:
+    return f"{moves.moved:.2f} ({moves.false:.2f})"
 
 
 def _function(function: Function) -> str:
@@ -161,7 +174,7 @@ def _path(answer: Answer) -> Iterator[str]:
 
 
 def _step(step: Step) -> str:
-    change = percent(step.ratio) if step.values else ""
+    change = percent(step.ratio) if step.ratio is not None else ""
     why = f": {step.why}" if step.why else ""
     same = f" (same kernel as {short(step.same_as)})" if step.same_as else ""
     count = f", instructions {percent(step.instructions)}" if step.instructions is not None else ""

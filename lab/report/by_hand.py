@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from lab.compare.results import CaseResult
 from lab.compare.runs import Run
 from lab.core.text import visible
 from lab.guests import file_systems
 from lab.guests.channel import setting_command
-from lab.kernels import store
+from lab.kernels import architecture, store
+from lab.kernels.architecture import MachineType
+from lab.kernels.debs import DebSource
+from lab.kernels.file_source import FileSource
 from lab.kernels.spec import MOUNT
 from lab.report.inputs import StoredComparison
 
@@ -20,9 +24,54 @@ _PATH = re.compile(r"(?<![\w.])/(?:[^/,=]+/)+(?=[^/,=]+(?:,|$))")
 
 
 def qemu_commands(stored: StoredComparison, case: CaseResult) -> dict[str, str]:
-    """QEMU's command of each arm for the first seed that ran the case; empty where no run was kept."""
+    """QEMU's command of each arm for the first seed that ran the case; empty if no run was kept."""
     runs = {arm: _first_run(stored, case, arm) for arm in ("base", "test")}
     return {arm: _wrapped([visible(word) for word in local(run.argv, arm)]) for arm, run in runs.items() if run}
+
+
+def packages(stored: StoredComparison) -> dict[str, list[str]]:
+    """Shell commands that get the kernel of each arm from its package; empty unless both are built already."""
+    if stored.plan is None:
+        return {}
+    sources = {"base": stored.plan.base.spec.source, "test": stored.plan.test.spec.source}
+    found = {arm: source for arm, source in sources.items() if isinstance(source, DebSource | FileSource)}
+    if len(found) < len(sources):
+        return {}
+    needs_elf = image_name(stored.result.environment.machine, packaged=True) == "vmlinux"
+    commands: dict[str, list[str]] = {}
+    for arm, source in found.items():
+        *get, unpack = source.directions(arm)
+        kernel = f"{arm}/{source.inside or Path(getattr(source, 'path', '')).name}"
+        extract = [f"scripts/extract-vmlinux {kernel} >{arm}/vmlinux"] if needs_elf else []
+        commands[arm] = [visible(line) for line in (*get, " && ".join([unpack, *extract]))]
+    return commands
+
+
+def image_name(machine: str, *, packaged: bool) -> str:
+    """The image that a machine type boots, in the folder of a package or of a build."""
+    if machine in (MachineType.MICROVM, MachineType.Q35_PVH):
+        return "vmlinux"
+    return "boot/vmlinuz-*" if packaged else f"arch/*/boot/{architecture.of_machine(machine).packed}"
+
+
+def boot_commands(stored: StoredComparison, case: CaseResult, width: int) -> dict[str, str]:
+    """QEMU's commands as `qemu_commands` has them, packed into lines, for a kernel in $K and without the cost model."""
+    found = {}
+    for arm in ("base", "test"):
+        if run := _first_run(stored, case, arm):
+            options = _wrapped([visible(word) for word in _without_model(run.argv)], "\n").split("\n")
+            words = ['-kernel "$K"' if word.startswith("-kernel ") else word for word in options]
+            lines = [words[0]]
+            for word in words[1:]:
+                lines = [*lines[:-1], f"{lines[-1]} {word}"] if len(lines[-1]) + len(word) < width else [*lines, word]
+            found[arm] = " \\\n  ".join(lines)
+    return found
+
+
+def _without_model(argv: Sequence[str]) -> list[str]:
+    words = local(argv, "K")
+    at = words.index("-plugin") if "-plugin" in words else len(words)
+    return words[:at] + words[at + 2 :]
 
 
 def guest_command(stored: StoredComparison, case: CaseResult) -> list[str]:
@@ -65,12 +114,12 @@ def _first_run(stored: StoredComparison, case: CaseResult, arm: str) -> Run | No
     return next((run for run in runs if case.case in run.cases), None)
 
 
-def _wrapped(argv: Sequence[str]) -> str:
-    """A shell command with one option a line."""
+def _wrapped(argv: Sequence[str], between: str = " \\\n    ") -> str:
+    """A shell command with one option a line, or with something else between the options."""
     lines = [shlex.quote(argv[0])]
     for word in argv[1:]:
         if word.startswith("-"):
             lines.append(shlex.quote(word))
         else:
             lines[-1] += f" {shlex.quote(word)}"
-    return " \\\n    ".join(lines)
+    return between.join(lines)

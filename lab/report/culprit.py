@@ -35,7 +35,7 @@ class Change:
     """The change between the arms. `introduced`: in the syntax of regzbot.
 
     commit: None for a range of commits.
-    author: name and address; None where the tree does not tell.
+    author: name and address; None if the tree does not tell.
     people: addresses from the commit's tags and of its maintainers.
     notes: facts that the sender must know or complete.
     """
@@ -50,8 +50,8 @@ class Change:
     notes: tuple[str, ...]
 
 
-def between(stored: StoredComparison) -> Change:
-    """The change between a result's arms; `UserError` if both have the same source."""
+def between(stored: StoredComparison, *, is_searched: bool = False) -> Change:
+    """The change between a result's arms; `UserError` if both have the same source. is_searched: a bisection's."""
     plan = stored.plan
     if plan is None:
         raise UserError(f"{stored.folder} has no plan.json", hint="a mail needs the whole result folder")
@@ -71,8 +71,8 @@ def between(stored: StoredComparison) -> Change:
         tree="",
         people=(),
         notes=(
-            f"{visible(base.text)} and {visible(test.text)} are not two commits of one tree: bisect first",
-            "maintainers: fill in, from scripts/get_maintainer.pl for the files of the culprit",
+            *([] if is_searched else ["the arms are not two commits of one tree: bisect first"]),
+            "add the maintainers of the culprit's files: scripts/get_maintainer.pl",
         ),
     )
 
@@ -142,7 +142,7 @@ def _tree_origin(name: str) -> str:
 
 
 def _remote(repo: Repo) -> str:
-    """The URL of a checkout's origin, without a user and a password; empty where it has none that others can reach."""
+    """The URL of a checkout's origin, without a user and a password; empty if it has none that others can reach."""
     try:
         url = repo.git("config", "--get", "remote.origin.url").strip()
     except LabError:

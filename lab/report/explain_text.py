@@ -21,11 +21,13 @@ from lab.compare.explain import (
     largest_initcalls,
     total,
 )
+from lab.compare.false_sharing import CaseLint
 from lab.compare.lines import MetLine
 from lab.core import text
 from lab.core.text import aligned, columns, number, plural, visible, visible_record
 from lab.kernels import architecture
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
+from lab.report import wording
 from lab.stats.verdict import Outcome, percent
 
 _NAME_AT_LEAST = 16
@@ -50,7 +52,7 @@ def render(why: CaseExplanation, width: int, *, everything: bool = False, most: 
             ("base  ", "bold"), visible(result.base.spec), "\n", ("test  ", "bold"), visible(result.test.spec)
         ),
         Text(),
-        _totals(explanation, why.cost, why.machine),
+        _totals(explanation, why),
         Text(),
         _functions(explanation, why, width, most, everything=everything),
     ]
@@ -90,9 +92,15 @@ def change(base: Fraction, test: Fraction) -> str:
     return percent(float(test / base)) if base else "only in test"
 
 
-def _totals(explanation: Explanation, cost: Cost, machine: str) -> Text:
+def _totals(explanation: Explanation, why: CaseExplanation) -> Text:
+    """The figure of the verdict, the sums of the functions, and how the two differ."""
+    cost, machine, primary = why.cost, why.machine, visible_record(why.case.primary)
     costs: tuple[Cost, ...] = (cost, "instructions") if cost == "cycles" else ("instructions",)
     totals = Text()
+    totals.append(f"{primary.name}: ", style="bold")
+    totals.append(f"{wording.shown(primary.base)} -> {wording.shown(primary.test)} ({wording.change(primary)}), ")
+    totals.append(f"the verdict's figure, of {plural(len(primary.base), why.result.pairs)}\n")
+    totals.append("By function, all operations of seed 1, the program's own code included:\n", style="dim")
     for each in costs:
         base, test = explanation.costs(total(explanation.rows), each)
         totals.append(f"{unit_of(each, machine)} per operation: ", style="bold")
@@ -177,15 +185,19 @@ def _cut(name: str, longest: int) -> str:
 
 # ---- lines
 
-_LINE_HEADING = ("line", "functions", "CPUs r/w", "moved/op", "false/op", "atomics/op", "cycles lost/op", "held/op")
+LINE_HEADING = ("line", "functions", "CPUs r/w", "moved/op", "false/op", "atomics/op", "cycles lost/op", "held/op")
 
 
 def _lines(lines: Sequence[MetLine], width: int) -> Text:
     """The places where vCPUs met: base -> test."""
-    rows = [_LINE_HEADING, *(_line_cells(line) for line in lines)]
     place = max(24, width // 3)
-    cut = [(_cut(row[0], place), _cut(row[1], place), *row[2:]) for row in rows]
-    return Text("\n".join(columns([tuple(map(visible, row)) for row in cut], right=(3, 4, 5, 6, 7))))
+    cut = [(_cut(row[0], place), _cut(row[1], place), *row[2:]) for row in (LINE_HEADING, *line_cells(lines))]
+    return Text("\n".join(columns(cut, right=(3, 4, 5, 6, 7))))
+
+
+def line_cells(lines: Sequence[MetLine]) -> list[tuple[str, ...]]:
+    """The places where vCPUs met as cells of text: base -> test."""
+    return [tuple(map(visible, _line_cells(line))) for line in lines]
 
 
 def _line_cells(line: MetLine) -> tuple[str, ...]:
@@ -206,6 +218,28 @@ def _line_cells(line: MetLine) -> tuple[str, ...]:
 def _both(base: float, test: float, digits: int = 2) -> str:
     left, right = f"{base:.{digits}f}", f"{test:.{digits}f}"
     return left if left == right else f"{left} -> {right}"
+
+
+def show_false_sharing(kernel: str, found: Sequence[CaseLint], console: Console) -> None:
+    """Print the lines that a kernel's vCPUs move for nothing, case by case."""
+    text.show(lambda width: _false_sharing(kernel, [visible_record(case) for case in found], width), console)
+
+
+def _false_sharing(kernel: str, found: Sequence[CaseLint], width: int) -> Text:
+    """One line a place, and below it what lies there, with the functions that read and write it."""
+    shown = Text(f"{kernel}: lines that vCPUs move for nothing\n", style="bold")
+    for case in found:
+        for line in case.lines:
+            shown.append(f"\n{case.case}  ", style="bold")
+            shown.append(f"{line.false:.2f} of {line.moved:.2f} moves an operation: {_cut(line.place, width)}\n")
+            for access in line.accesses:
+                done = ((access.readers, "read by"), (access.writers, "written by"))
+                words = "; ".join(f"{how} {', '.join(functions)}" for functions, how in done if functions)
+                shown.append(f"    {access.member or 'no name'}: {words}\n")
+    if clean := [case.case for case in found if not case.lines]:
+        shown.append(f"\nnone in {', '.join(clean)}", style="dim")
+    shown.rstrip()
+    return shown
 
 
 # ---- initcalls

@@ -1,18 +1,16 @@
-"""An explanation as pictures: a chart of what each function adds to the difference, and folded text.
+"""An explanation as a picture: a chart of the part that each function has in the difference.
 
-The profile has no call chains, so a flame graph of it would be flat. The chart has the twenty functions that differ
-most, each as a bar from zero: to the right what the test kernel spends more, to the left what it spends less.
+The chart has the twenty functions that differ most, each as a bar from zero: to the right if the test kernel spends
+more in it, to the left if less.
 """
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from lab.compare.explain import (
-    Arm,
     Cost,
     Explanation,
     FunctionRow,
@@ -25,13 +23,11 @@ from lab.compare.results import CaseResult
 from lab.core.text import visible_record, xml
 from lab.kernels import architecture
 from lab.report import plots
-from lab.report.explain_text import cells, change, initcall_cells, level_cells, short, unit_of
+from lab.report.explain_text import cells, change, initcall_cells, level_cells, line_cells, short, unit_of
 from lab.report.svg import document, rect, text, themes
 from lab.stats.verdict import Outcome
 
-MOST_FUNCTIONS = 20
-
-_ARMS: tuple[Arm, ...] = ("base", "test")
+MOST_FUNCTIONS = MOST_LINES = 20
 
 WIDTH = 960
 _MARGIN, _TOP, _ROW, _FOOT = 16, 72, 24, 40
@@ -40,30 +36,6 @@ _NAMES, _NUMBERS = 300, 150
 
 _CHARACTER = 7.9
 """Pixels of one character of 13-pixel type: 0.6 of its size, and a little for wider ones."""
-
-
-# ---- folded text
-
-
-def folded(explanation: Explanation, cost: Cost = "cycles") -> str:
-    """Lines `arm;space;function count` of both arms, for flame graph viewers.
-
-    Counts are the profiles' own sums, in instructions or in the explanation's units of a cycle, over all
-    operations; functions of no cost are left out.
-    """
-    rows = sorted(explanation.rows, key=lambda row: (row.space, row.name))
-    lines = [
-        f"{arm};{row.space};{_folded_name(row.name)} {row.cost(arm, cost)}\n"
-        for arm in _ARMS
-        for row in rows
-        if row.cost(arm, cost)
-    ]
-    return "".join(lines)
-
-
-def _folded_name(name: str) -> str:
-    """A name without what the format is made of: semicolons, spaces, ends of lines."""
-    return re.sub(r"\s+", "_", name.replace(";", ":"))
 
 
 # ---- the functions that matter
@@ -155,6 +127,7 @@ class Function(NamedTuple):
     space: str
     base: str
     test: str
+    calls: str
     difference: str
     share: str
     raw: float
@@ -168,6 +141,7 @@ class Functions(NamedTuple):
     rows: list[Function]
     initcalls: list[tuple[str, str, str, str, str]]
     levels: list[tuple[str, str, str, str]]
+    lines: list[tuple[str, ...]]
 
 
 def view(stored: StoredExplanation, case: CaseResult) -> Functions:
@@ -179,9 +153,10 @@ def view(stored: StoredExplanation, case: CaseResult) -> Functions:
     same = case.verdict == Outcome.SAME
 
     def shown(row: FunctionRow, space: str) -> Function:
-        name, base, test, difference, share, *_ = cells(explanation, row, cost, same=same)
-        raw = float(explanation.delta(row, cost))
-        return Function(name, space, base, test, difference, share, raw, plots.diverging(raw, bars.low, bars.high))
+        name, base, test, difference, share, _, calls = cells(explanation, row, cost, same=same)
+        raw, calls = float(explanation.delta(row, cost)), calls if space else ""
+        bar = plots.diverging(raw, bars.low, bars.high)
+        return Function(name, space, base, test, calls, difference, share, raw, bar)
 
     rows = [shown(row, row.space) for row in bars.rows]
     return Functions(
@@ -189,4 +164,5 @@ def view(stored: StoredExplanation, case: CaseResult) -> Functions:
         [*rows, *([shown(bars.others, "")] if bars.others else [])],
         initcall_cells(stored.initcalls),
         level_cells(stored.initcalls),
+        line_cells(stored.lines[:MOST_LINES]),
     )

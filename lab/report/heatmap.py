@@ -1,8 +1,7 @@
-"""`svg` of a matrix: a heat map in one file, with colours for a glance, and numbers and words for everyone.
+"""The heat map of a matrix: the colour of each cell, and the cell in words for those who do not see colours.
 
 The scale runs from blue (better) to orange (worse), which people with any of the common colour deficiencies can
-tell apart. Each cell has its number, its sign and a tooltip with all of it; the document has a description in words.
-Light or dark follows the reader's own setting.
+tell apart.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ import math
 from typing import NamedTuple
 
 from lab.compare.matrix_results import Cell, MatrixResult, state
-from lab.core.text import xml
-from lab.report import matrix_text, svg, wording
-from lab.report.inputs import StoredMatrix
+from lab.report import matrix_text
 from lab.stats import verdict
 from lab.stats.verdict import percent
 
@@ -43,16 +40,6 @@ COLOURS = {
 BOUNDS = (1.05, 1.2, 1.5)
 """The factors at which the colour goes up a step. Fixed, so that two maps can be laid side by side."""
 
-MOST_COLUMNS = 8
-"""The number of columns that fit on a page; more values are better below one another."""
-
-_PAPER = Colour("#ffffff", "#0b0d10", "#0d1117", "#f2f2f2")
-
-_MARGIN, _TOP, _HEAD = 16, 64, 30
-_CELL_WIDTH, _CELL_HEIGHT, _GAP = 108, 46, 3
-_CHARACTER = 7.6
-"""Pixels of one character of 12-pixel type, generously."""
-
 
 def colour_of(cell: Cell, baseline: str) -> str:
     """The key of a cell's colour: only cells that are judged, or cannot be, stand out."""
@@ -77,61 +64,6 @@ def _step(ratio: float | None) -> int:
     return 1 + sum(size > bound for bound in BOUNDS)
 
 
-def matrix(stored: StoredMatrix) -> str:
-    """The whole document."""
-    result = stored.result
-    grid = matrix_text.lay_out(result)
-    if len(grid.columns) > max(MOST_COLUMNS, len(grid.rows)):
-        grid = grid.turned()
-    left = _MARGIN + math.ceil(max(len(name) for name in (grid.corner, *grid.rows)) * _CHARACTER) + 12
-    wide = max(_CELL_WIDTH, math.ceil(max(len(name) for name in grid.columns) * _CHARACTER) + 8)
-    bottom = _TOP + _HEAD + len(grid.rows) * (_CELL_HEIGHT + _GAP)
-    title, foot = matrix_text.heading(result), _foot(result)
-    least = math.ceil(max(len(title) * 1.2, len(result.summary), len(foot)) * _CHARACTER)
-    width = max(left + len(grid.columns) * (wide + _GAP), least, 9 * 78) + _MARGIN
-    height = bottom + 84
-    parts = [
-        svg.text(_MARGIN, 28, title, "ink title"),
-        svg.text(_MARGIN, 48, result.summary),
-        svg.text(_MARGIN, _TOP + 20, grid.corner),
-    ]
-    for column, name in enumerate(grid.columns):
-        middle = left + column * (wide + _GAP) + wide // 2
-        parts.append(svg.text(middle, _TOP + 20, name, "ink middle"))
-    for row, (name, cells) in enumerate(zip(grid.rows, grid.cells, strict=True)):
-        top = _TOP + _HEAD + row * (_CELL_HEIGHT + _GAP)
-        parts.append(svg.text(_MARGIN, top + 27, name))
-        for column, cell in enumerate(cells):
-            parts += _drawn(cell, result.baseline, left + column * (wide + _GAP), top, wide)
-    parts += [*_legend(bottom + 14, result), svg.text(_MARGIN, height - 14, foot)]
-    return svg.document(width, height, parts, title=title, description=_description(result), style=_style())
-
-
-def _drawn(cell: Cell, baseline: str, left: int, top: int, wide: int) -> list[str]:
-    """One cell: its colour, its number, its change and sign, its tooltip; the numbers in full as data."""
-    kind, word = colour_of(cell, baseline), state(cell, baseline)
-    value, change = texts(cell, word)
-    facts = {
-        "workload": cell.workload,
-        "case": cell.case,
-        "arm": cell.arm,
-        "state": word,
-        "mean": "" if cell.mean is None else repr(cell.mean),
-        "ratio": "" if cell.ratio is None else repr(cell.ratio),
-    }
-    data = " ".join(f'data-{name}="{_attribute(fact)}"' for name, fact in facts.items())
-    middle, words = left + wide // 2, _attribute(described(cell, baseline))
-    mark = {"unknown": " edged open", "baseline": " edged"}.get(word, "")
-    return [
-        f'<g class="cell" role="img" aria-label="{words}" {data}>',
-        f"<title>{xml(described(cell, baseline))}</title>",
-        svg.rect(f"{kind}{mark}", left, top, wide, _CELL_HEIGHT, ' rx="3"'),
-        svg.text(middle, top + 20, value, f"on-{kind} middle value"),
-        svg.text(middle, top + 37, change, f"on-{kind} middle"),
-        "</g>",
-    ]
-
-
 def texts(cell: Cell, state: str) -> tuple[str, str]:
     """A cell's value, and its change with its sign."""
     value, change, sign = matrix_text.parts(cell, state)
@@ -154,20 +86,6 @@ def described(cell: Cell, baseline: str) -> str:
     return f"{text}, {percent(cell.ratio)}{count} against {baseline}{judged}"
 
 
-def _description(result: MatrixResult) -> str:
-    """The whole map for readers who do not see it."""
-    return ". ".join([result.summary, *(described(cell, result.baseline) for cell in result.cells)])
-
-
-def _legend(top: int, result: MatrixResult) -> list[str]:
-    parts = []
-    for number, (kind, text) in enumerate(legend(result).items()):
-        left = _MARGIN + (number % 5) * 140
-        high = top + (number // 5) * 18
-        parts += [svg.rect(kind, left, high, 14, 12, ' rx="2"'), svg.text(left + 20, high + 10, text)]
-    return parts
-
-
 def legend(result: MatrixResult) -> dict[str, str]:
     """Every colour, in the order of `COLOURS`, with the change it stands for."""
     judged = any(cell.better != "neither" for cell in result.cells)
@@ -179,32 +97,7 @@ def legend(result: MatrixResult) -> dict[str, str]:
     return {kind: texts[kind] for kind in COLOURS}
 
 
-def _foot(result: MatrixResult) -> str:
-    around = result.environment
-    return (
-        f"{result.mode} mode, {matrix_text.clocks(result)}, QEMU {around.qemu}, "
-        f"{wording.threshold(result)}, result {result.result}"
-    )
-
-
 def rules(form: str) -> tuple[str, str]:
     """A rule for each kind of cell on light and on dark pages. form: of a rule, with `kind`, `colour` and `ink`."""
     light = "".join(form.format(kind=kind, colour=c.light, ink=c.light_ink) for kind, c in COLOURS.items())
     return light, "".join(form.format(kind=kind, colour=c.dark, ink=c.dark_ink) for kind, c in COLOURS.items())
-
-
-def _style() -> str:
-    """The colours of both themes, and the type."""
-    light, dark = rules(".{kind}{{fill:{colour}}}.on-{kind}{{fill:{ink}}}")
-    papers = [f".paper{{fill:{p}}}.ink{{fill:{ink}}}.edged{{stroke:{ink}}}" for p, ink in (_PAPER[:2], _PAPER[2:])]
-    return _TYPE + svg.themes(light + papers[0], dark + papers[1])
-
-
-_TYPE = (
-    "text{font:12px system-ui,DejaVu Sans,sans-serif}.middle{text-anchor:middle}.value{font-size:13px}"
-    ".ink.title{font-size:15px;font-weight:bold}.edged{stroke-width:1.5}.open{stroke-dasharray:4 3}"
-)
-
-
-def _attribute(text: str) -> str:
-    return xml(text).replace('"', "&quot;")

@@ -40,7 +40,7 @@ class StoredComparison:
 
     @cached_property
     def plan(self) -> Plan | None:
-        """The plan; None where only the finished document was kept."""
+        """The plan; None if only the finished document was kept."""
         return records.find(self.folder / "plan.json", Plan)
 
     @cached_property
@@ -57,7 +57,7 @@ class StoredComparison:
         return {key: sorted(set.intersection(*both.values())) for key, both in arms.items() if len(both) == 2}
 
     def seeds(self, case: CaseResult) -> list[int | None]:
-        """The seed of each pair of a case's numbers; None where it is not known any more."""
+        """The seed of each pair of a case's numbers; None if it is not known any more."""
         pairs = max((len(comparison.base) for comparison in case.metrics), default=0)
         seeds = self._seeds.get((case.workload, case.case), self.result.seeds)
         return list(seeds) if len(seeds) == pairs else [None] * pairs

@@ -26,9 +26,10 @@ from lab.report.culprit import Change
 from lab.report.inputs import Comparisons, StoredBisection, StoredComparison
 from lab.stats.verdict import Comparison, Outcome, percent
 
-_WIDTH = 75
+_WIDTH, _WIDE = 75, 110
 _MOST_STEPS = 40
 _MOST_LINES = 60
+_MOST_CASES, _MOST_COUNTERS = 6, 12
 
 
 def comparison(comparisons: Comparisons, trail: Sequence[str] = (), between: str = "") -> str:
@@ -48,10 +49,10 @@ def comparison(comparisons: Comparisons, trail: Sequence[str] = (), between: str
     case = result.headline
     if case is None:
         raise UserError(f"{result.result} has no case that speaks for its verdict")
-    change = culprit.between(stored)
+    change = culprit.between(stored, is_searched=bool(trail))
     if between:
         change = replace(change, introduced=between)
-    return _headers(result, case, change) + "\n" + "\n".join(_body(stored, case, change, trail))
+    return _headers(result, case, change) + "\n".join(_body(stored, case, change, trail))
 
 
 def bisection(stored: StoredBisection) -> str:
@@ -160,7 +161,7 @@ def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: Seq
     yield from _finding(result, case, change)
     yield from trail
     yield from _circumstances(stored, case, change)
-    yield from _table(result, changed, case)
+    yield from _table(result, changed, case, is_packaged=bool(by_hand.packages(stored)))
     yield ""
     yield from _relevance(result, changed, case)
     yield from _steps(stored, case)
@@ -170,8 +171,8 @@ def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: Seq
 def _to_do(change: Change) -> Iterator[str]:
     """Advice for the sender before sending, on top where nobody can miss it."""
     yield "<<DRAFT, not sent. Before you send it:"
-    yield from _item("check that the latest mainline has the regression too, and that reverting the change cures it")
-    yield from _item("read everything below, fill in what is marked like this, and delete this paragraph")
+    yield from _item("check that mainline has it, and that reverting the change cures it")
+    yield from _item("read all of it, fill in what is marked like this, delete this paragraph")
     for note in change.notes:
         yield from _item(note)
     yield ">>"
@@ -188,8 +189,6 @@ def _paragraph(text: str) -> list[str]:
 
 def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str]:
     primary = case.primary
-    yield "Hello,"
-    yield ""
     yield from _paragraph(
         f"{_dotted(case)}.{primary.name} got worse: {wording.change(primary)} (interval {primary.interval_text}, over "
         f"{len(primary.base)} pairs of runs; {wording.threshold(result)}) {'with' if change.commit else 'between'}:"
@@ -199,25 +198,22 @@ def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str
         if change.upstream:
             yield f"        as {change.commit} in the tree that was measured"
         yield f"author: {change.author or f'<<git show -s --format=%an {change.introduced[:12]}>>'}"
-    else:
-        yield f"range: {change.introduced}"
-    yield ""
     yield f"last good: {result.base}"
     yield f"first bad: {result.test}"
     yield ""
     if "modelled" in primary.unit:
         unit = wording.unit(primary, result)
-        yield from _paragraph(
+        said = [
             f"{unit[:1].upper()}{unit[1:]}: computed by a cost model from the instructions and memory accesses that "
             "the guest executed in QEMU, not measured on hardware."
-        )
+        ]
         if (count := case.instructions) is not None:
-            yield from _paragraph(
-                f"The instructions that the guest executed ({count.name}) changed by {wording.change(count)} "
-                f"{count.interval_text}."
-            )
+            said.append(f"Instructions ({count.name}): {wording.change(count)} {count.interval_text}.")
         if three := wording.three(case.whole):
-            yield from _paragraph(f"The whole cost of an operation: {three}.")
+            said.append(f"The whole cost of an operation: {three}.")
+        if result.cause:
+            said.append(f"By function, {wording.change(primary)}: {result.cause}.")
+        yield from _paragraph(" ".join(said))
     elif result.mode == "exact":
         yield from _paragraph("Time here is QEMU's count of the guest's instructions, not time on hardware.")
 
@@ -227,15 +223,19 @@ def _circumstances(stored: StoredComparison, case: CaseResult, change: Change) -
     around = result.environment
     guest = around.guests.get(case.workload)
     size = f", {guest.vcpus} vCPU, {guest.memory_mb} MiB" if guest else ""
-    yield f"testcase: {case.workload}, case {case.case}"
     if change.tree:
         yield f"tree: {change.tree}"
-    yield f"compiler: {result.test.compiler or '<<compiler>>'}"
-    yield f"config: <<attach {by_hand.kconfig_path(stored) or 'the .config'}>>"
+    if not by_hand.packages(stored):
+        yield f"testcase: {case.workload}, case {case.case}"
+        yield f"compiler: {result.test.compiler or '<<compiler>>'}"
+        yield f"config: <<attach {by_hand.kconfig_path(stored) or 'the .config'}>>"
     yield f"test machine: QEMU {around.qemu}, {around.machine}, {around.cpu}{size}"
-    for name, arm in (("base", result.base), ("test", result.test)):
+    arms = {"base": result.base.settings, "test": result.test.settings}
+    if arms["base"] == arms["test"]:  # the commands below have them
+        arms = {}
+    for name, settings in arms.items():
         yield from textwrap.wrap(
-            f"parameters ({name}): " + " ".join(f"{key}={value}" for key, value in arm.settings.items()),
+            f"parameters ({name}): " + " ".join(f"{key}={value}" for key, value in settings.items()),
             _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
     yield ""
@@ -245,24 +245,28 @@ def _relevance(result: AbResult, changed: Sequence[CaseResult], case: CaseResult
     worse = sum(case.verdict == Outcome.REGRESSION for case in changed)
     yield from _paragraph(
         f"Relevance: of {plural(len(result.cases), 'case')} {worse} got worse and {len(changed) - worse} better. "
-        f"{case.workload} is a micro-benchmark. Documentation/admin-guide/reporting-regressions.rst: a five percent "
-        "slow-down in a micro-benchmark is unlikely to qualify as regression, unless it also influences the results "
-        "of a broad benchmark by more than one percent."
+        "By reporting-regressions.rst, a five percent slow-down in a micro-benchmark is "
+        "unlikely to qualify as regression. <<Say which real workload is slower by more than one percent, or that none "
+        "is known.>>"
     )
-    yield from _paragraph("<<Say which real workload is slower by more than one percent, or that none is known.>>")
 
 
 def _steps(stored: StoredComparison, case: CaseResult) -> Iterator[str]:
     result = stored.result
     yield "To repeat it without the tool that found it:"
-    yield ""
-    yield "1. Build both kernels with the same .config, each into its own folder:"
-    for name, arm in (("base", result.base), ("test", result.test)):
-        yield f"     git checkout --detach {arm.commit or arm.spec}"
-        yield f"     mkdir -p {name} && cp .config {name}/ && make O={name} olddefconfig && make O={name} -j$(nproc)"
-    yield ""
-    yield f"2. Make an initramfs (initrd.cpio) whose init runs {case.workload}"
-    yield f"   (<<attach the source of {case.workload}>>):"
+    packages = by_hand.packages(stored)
+    if packages:
+        yield f"1. Get both kernels (K: {by_hand.image_name(result.environment.machine, packaged=True)}):"
+        for lines in packages.values():
+            yield from (f"     {line}" for line in lines)
+    else:
+        image = by_hand.image_name(result.environment.machine, packaged=False)
+        yield f"1. Build both kernels with the same .config, each into its own folder (K: {image}):"
+        for name, arm in (("base", result.base), ("test", result.test)):
+            yield f"     git checkout --detach {arm.commit or arm.spec}"
+            yield f"     mkdir -p {name} && cp .config {name}/"
+            yield f"     make O={name} olddefconfig && make O={name} -j$(nproc)"
+    yield f"2. Make an initramfs (initrd.cpio) whose init runs {case.workload} (<<attach its source>>):"
     settings = {name: by_hand.guest_settings(stored, case, name) for name in ("base", "test")}
     if settings["base"] == settings["test"]:
         settings = {"": settings["base"]}
@@ -270,23 +274,15 @@ def _steps(stored: StoredComparison, case: CaseResult) -> Iterator[str]:
         yield from ([f"     # {name}"] if name else [])
         yield from (f"     {command}" for command in commands)
     yield from (f"     {command}" for command in by_hand.guest_command(stored, case))
-    yield ""
-    boots = by_hand.qemu_commands(stored, case)
-    kernels = ""
-    if boots.get("test", "").replace("-kernel test/", "-kernel base/") == boots.get("base"):
-        del boots["test"]
-        kernels = " (-kernel test/... for the other)"
-    yield f"3. Boot each{kernels} and read report.jsonl:"
-    for command in boots.values():
+    boots = by_hand.boot_commands(stored, case, _WIDE)
+    if boots.get("test") == boots.get("base"):
+        boots = {"each K": boots["base"]} if boots else {}
+    for name, command in boots.items():
+        yield f"3. Boot {name} and read report.jsonl (modelled numbers need the cost model, a plugin of QEMU):"
         yield textwrap.indent(command, "     ")
-        yield ""
-    if any("-plugin" in command for command in boots.values()):
-        yield from _paragraph(
-            "-plugin is the cost model: without it the program's own numbers are the same, the modelled ones missing."
-        )
     if not boots:
-        yield "     <<the records of the runs are gone: give the command>>"
-        yield ""
+        yield "3. <<the records of the runs are gone: give the command>>"
+    yield ""
 
 
 def _closing(change: Change, result: AbResult) -> Iterator[str]:
@@ -297,7 +293,6 @@ def _closing(change: Change, result: AbResult) -> Iterator[str]:
     yield "| Closes: https://lore.kernel.org/r/<<MESSAGE-ID OF THIS MAIL>>"
     yield ""
     yield f"(result {result.result}, lab {result.environment.lab}, fingerprint {result.environment.fingerprint})"
-    yield ""
 
 
 # ---- the table, as the kernel test robot prints it and readers of the kernel's lists know it
@@ -309,25 +304,34 @@ _LEAST_DEVIATION = 0.01
 _LEFT, _MIDDLE, _RIGHT = 16, 13, 22
 
 
-def _table(result: AbResult, cases: Sequence[CaseResult], detailed: CaseResult) -> Iterator[str]:
-    """The primary metric of the cases, then all that moved in one of them."""
-    yield "=" * 89
-    yield from _axes(result, cases)
-    yield "commit:"
-    for arm in (result.base, result.test):
-        quoted = f'"{arm.subject}"' if arm.subject else f"{arm.spec}, Linux {arm.release}"
-        yield f"  {_id(arm)[:10]} ({quoted})"
-    yield ""
-    yield f"{_id(result.base)[:_LEFT].ljust(_LEFT)} {_id(result.test)[: _LEFT + 11]}"
-    yield f"{'-' * _LEFT} {'-' * (_LEFT + 11)}"
+def _table(
+    result: AbResult, cases: Sequence[CaseResult], detailed: CaseResult, *, is_packaged: bool = False
+) -> Iterator[str]:
+    """The primary metric of the cases, then what moved most in one of them; of packages, only the metrics."""
+    base, test = (arm.release if is_packaged else _id(arm) for arm in (result.base, result.test))
+    left = max(_LEFT, len(base)) if is_packaged else _LEFT
+    if not is_packaged:
+        yield "=" * 89
+        yield from _axes(result, cases)
+        yield "commit:"
+        for arm in (result.base, result.test):
+            quoted = f'"{arm.subject}"' if arm.subject else f"{arm.spec}, Linux {arm.release}"
+            yield f"  {_id(arm)[:10]} ({quoted})"
+        yield ""
+    yield f"{base[:left].ljust(left)} {test[: _LEFT + 11]}"
+    yield f"{'-' * left} {'-' * (_LEFT + 11)}"
     yield f"{'%stddev':>{_LEFT}}{'%change':>{_MIDDLE}}{'%stddev':>{_RIGHT - 6}}"
     yield f"{chr(92):>{_LEFT - 3}}{'|':>{_MIDDLE}}{chr(92):>{_RIGHT - 6}}"
-    for case in cases:
-        yield _row(case.primary, case.name.replace(":", ".") + ".")
-    if moved := counters.changed(detailed):
-        yield ""
+    yield from _first(_MOST_CASES, [_row(case.primary, case.name.replace(":", ".") + ".") for case in cases])
+    if (moved := counters.changed(detailed)) and not is_packaged:
         yield f"in {detailed.name.replace(':', '.')}:"
-        yield from (_row(c, "") for c in moved)
+        yield from _first(_MOST_COUNTERS, [_row(c, "") for c in moved])
+
+
+def _first(most: int, rows: Sequence[str]) -> Iterator[str]:
+    yield from rows[:most]
+    if len(rows) > most:
+        yield f"and {len(rows) - most} more"
 
 
 def _axes(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:

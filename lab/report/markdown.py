@@ -83,6 +83,7 @@ def _result(result: AbResult) -> Iterator[str]:
     yield ""
     yield code(wording.sentence(result))
     yield ""
+    yield from [f"Why: {code(why)}", ""] if (why := wording.cause(result)) else []
     yield from [f"- tree: {code(trees)}"] if (trees := wording.trees(result)) else []
     yield f"- base: {code(str(result.base))}"
     yield f"- test: {code(str(result.test))}"
@@ -148,7 +149,7 @@ def _case(case: CaseResult, result: AbResult, beside: Sequence[str], whole: Sequ
         verdict += f" ({reason})"
     return (
         code(case.name) + (" (control)" if case.control else ""),
-        code(f"{primary.name}, {wording.unit(primary, result)}"),
+        code(f"{primary.name}, {wording.unit(primary, result, versions=False)}"),
         shown(primary.base),
         shown(primary.test),
         wording.change(primary),
@@ -166,7 +167,7 @@ def _movers(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
     rows = [("case", "metric", "base", "test", "change")]
     for case in changed:
         for c in counters.changed(case)[:_MOST_MOVERS]:
-            metric = f"{c.name}, {wording.unit(c, result)}"
+            metric = f"{c.name}, {wording.unit(c, result, versions=False)}"
             rows.append((code(case.name), code(metric), shown(c.base), shown(c.test), wording.change(c)))
     if len(rows) > 1:
         yield from _fold("What moved in the cases that changed", rows, right=(2, 3, 4))
@@ -187,7 +188,7 @@ def why(reason: CaseExplanation) -> str:
 
 
 def shares(result: AbResult) -> str:
-    """The kernel's part of each case's modelled cycles, in both arms; empty where none were modelled."""
+    """The kernel's part of each case's modelled cycles, in both arms; empty if none were modelled."""
     rows = [(code(case.name), *map(_share, found)) for case in result.cases if (found := _kernel_shares(case))]
     return _joined(list(table([("kernel's share of the cycles", "base", "test"), *rows], right=(1, 2)))) if rows else ""
 
@@ -257,6 +258,7 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
     if (effect := wording.effect_of(found)) is not None:
         yield f"- effect: {_effect(effect)}{wording.beside(found.instructions)}"
         yield from [f"- whole cost: {three}"] if (three := wording.three(found.whole)) else []
+        yield from [f"- no word: {code(why)}"] if (why := wording.against(found)) else []
     yield f"- confidence: {wording.share(found.confidence)} sure"
     yield from _proof(found)
     yield ""

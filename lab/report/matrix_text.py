@@ -209,9 +209,10 @@ def _drawn(grid: Grid, result: MatrixResult, show: Callable[[Cell, str], Sequenc
 def _notes(result: MatrixResult) -> list[Text]:
     """The reasons of failed and open cells, a line each; arms and cases with the same reason share it."""
     cells: dict[str, list[str]] = {}
+    several = len({cell.workload for cell in result.cells}) > 1
     for cell in result.cells:
         for reason in (*cell.reasons, *cell.notes):
-            cells.setdefault(reason, []).append(f"{cell.case} {cell.arm}")
+            cells.setdefault(reason, []).append(f"{cell.name if several else cell.case} {cell.arm}")
     lines = [Text(f"  {_some(names)}: {reason}") for reason, names in cells.items()]
     more = len(lines) - _MOST_NOTES
     return [*lines[:_MOST_NOTES], *([Text(f"  and {more} more; --json has all")] if more > 0 else [])]

@@ -16,7 +16,7 @@ from lab.compare.results import AbResult, CaseResult, mean, numbers
 from lab.core.text import listed, number, plural, visible
 from lab.guests import costs
 from lab.kernels import architecture
-from lab.report import by_hand, function_chart, plots, templates, wording
+from lab.report import by_hand, function_chart, plots, remedies, templates, wording
 from lab.report.curves import Sweep, TimelineView, sweeps_of
 from lab.report.function_chart import Functions
 from lab.report.inputs import Comparisons, StoredComparison
@@ -54,6 +54,7 @@ def comparison(comparisons: Comparisons) -> str:
         together=list(together.values()) if comparisons.several else [],
         scale=_scale(comparisons.items),
         meaning=_meaning,
+        remedies=remedies.remedies,
         mean=mean,
     )
 
@@ -111,7 +112,7 @@ class CaseView:
 
     @cached_property
     def rows(self) -> list[tuple[Any, Any, Any]]:
-        """Seed and both values of each pair; empty where there are too many to list."""
+        """Seed and both values of each pair; empty if there are too many to list."""
         if len(self.primary.base) > MOST_ROWS:
             return []
         return list(zip(self.stored.seeds(self.case), self.primary.base, self.primary.test, strict=False))
@@ -145,7 +146,7 @@ class CaseView:
     def largest(self) -> list[tuple[Comparison, str, Markup]]:
         """The counters that moved most and may explain the change: each with its change and a picture of both arms."""
         moved = []
-        for counter in counters.explaining(self.case, self.counters)[:MOST_COUNTERS]:
+        for counter in counters.explaining(self.case, self.counters, self.stored.result.threshold)[:MOST_COUNTERS]:
             base, test = mean(counter.base) or 0.0, mean(counter.test) or 0.0
             moved.append((counter, wording.change(counter) if base else "from 0", plots.pair(base, test)))
         return moved

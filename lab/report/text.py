@@ -13,7 +13,7 @@ from lab.compare.results import BESIDE, AbResult, CaseResult
 from lab.core import text
 from lab.core.text import aligned, visible_record
 from lab.kernels import architecture
-from lab.report import wording
+from lab.report import remedies, wording
 from lab.report.curves import sweeps_of
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, Outcome, percent
@@ -65,6 +65,8 @@ def _table(result: AbResult, width: int) -> Group:
         *_list(*wording.robustness(result)),
         *_list(*wording.model_checks(result)),
         _verdict(result),
+        *([Text(text.wrapped(f"why: {wording.cause(result)}", 2, width))] if result.cause else []),
+        *_remedies(result, width),
         Text(_footer(result, width), style="dim"),
     )
 
@@ -81,22 +83,25 @@ def _arms(result: AbResult, width: int) -> Text:
     return arms
 
 
-_WIDE = 130
 _NAME = 12
 """A name is cut to no less."""
 
+_PROSE = 120
+"""Notes are wrapped here, if nothing narrower is there to read them."""
+
 
 def _cases(result: AbResult, cases: Sequence[CaseResult], width: int) -> Text:
-    """One line a case; what moved most goes behind it, or below it where the terminal is narrow."""
+    """The unit, one line a case, and below them the notes of the cases that have some."""
     lines = _lines(result, cases, width)
     headings = [cell.strip() for cell in lines[0]]
     table = Text()
+    table.append(f"{text.wrapped(unit, 0, width)}\n" if (unit := _unit(cases)) else "", style="dim")
     for line, case in zip(lines, [None, *cases], strict=True):
         table.append("  ".join(line[:-1]) + "  ", style="bold" if case is None else "")
-        table.append(line[-1], style="bold" if case is None else _STYLES[case.word])
-        for note in _notes(case, result, cases, width, headings):
-            table.append("  " if width >= _WIDE else "\n").append(note, style="dim")
-        table.append("\n")
+        table.append(f"{line[-1].rstrip()}\n", style="bold" if case is None else _STYLES[case.word])
+    notes = [(wording.label(case, result), _note(case, result, headings)) for case in cases]
+    said = [text.wrapped(f"{name}: {note}", 4, min(width, _PROSE)) for name, note in notes if note]
+    table.append("\n" + "\n".join(said) if said else "", style="dim")
     table.rstrip()
     return table
 
@@ -180,40 +185,24 @@ def _change(comparison: Comparison | None) -> str:
     return percent(comparison.ratio) if comparison else ""
 
 
-def _heading_note(cases: Sequence[CaseResult]) -> str:
-    """The metric, where all cases share one, and the count of instructions beside it."""
+def _unit(cases: Sequence[CaseResult]) -> str:
+    """The metric, if all cases share one, and the count of instructions beside it."""
     units = {f"{case.primary.name}, {case.primary.unit}" for case in cases}
     counts = {case.instructions.name for case in cases if case.instructions}
     count = f"; instructions: {counts.pop()}" if len(counts) == 1 else ""
-    return f"({units.pop()}{count}; then what moved most)" if len(units) == 1 else ""
+    return f"{units.pop()}{count}" if len(units) == 1 else ""
 
 
-def _notes(
-    case: CaseResult | None, result: AbResult, cases: Sequence[CaseResult], width: int, headings: Sequence[str]
-) -> list[str]:
-    """The reason of an open verdict, the host's certificate, and the counters that moved most; that of the heading.
+def _note(case: CaseResult, result: AbResult, headings: Sequence[str]) -> str:
+    """The reason of an open verdict, the host's certificate, and the counters that moved most.
 
-    All of it is one note, on a narrow terminal one of reasons and below it one of the counters that fit into a line.
     headings: of the columns; the parts of the whole cost that have none there are in the note.
     """
-    if case is None:
-        return _below([_heading_note(cases)], width)
     certificate = result.live.certificates.get(case.name) if result.live else None
     dropped = {name: ratio for name, ratio in wording.whole(case.whole).items() if name not in headings}
     parts = ", ".join(f"{name} {percent(ratio)}" for name, ratio in dropped.items())
-    reasons = "; ".join(filter(None, [result.why(case), certificate, parts, *case.notes]))
-    moved = [f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case)]
-    while width < _WIDE and len(moved) > 1 and len(", ".join(moved)) + 4 > width:
-        moved.pop()
-    return _below([reasons, ", ".join(moved)], width)
-
-
-def _below(notes: Sequence[str], width: int) -> list[str]:
-    """Notes behind a line as one, or below it where the terminal is narrow."""
-    present = [note for note in notes if note]
-    if width >= _WIDE:
-        return ["; ".join(present)] if present else []
-    return [text.wrapped(f"    {note}", 4, width) for note in present]
+    moved = [f"{c.name} {shown(c.base)} -> {shown(c.test)}" for c in counters.movers(case, result.threshold)]
+    return "; ".join(filter(None, [result.why(case), certificate, parts, *case.notes, ", ".join(moved)]))
 
 
 def _summary(summary: wording.Summary, result: AbResult, width: int) -> list[Text]:
@@ -257,6 +246,21 @@ def _verdict(result: AbResult) -> Text:
         f": {wording.reason(result)} ({wording.threshold(result)}, {text.plural(len(result.seeds), result.pairs)})"
     )
     return verdict
+
+
+_NAMED = 3
+"""Cases that a remedy names."""
+
+
+def _remedies(result: AbResult, width: int) -> list[Text]:
+    """One line for each way to settle cases that are open."""
+    lines = []
+    for remedy, cases in remedies.remedies(result).items():
+        names = [wording.label(case, result) for case in cases]
+        more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+        named = text.listed([*names[:_NAMED], *more], "and")
+        lines.append(Text(text.wrapped(f"to settle {named}: {remedy}", 2, width), style="yellow"))
+    return lines
 
 
 def _footer(result: AbResult, width: int) -> str:

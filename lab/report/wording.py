@@ -92,7 +92,7 @@ def next_steps(result: AbResult) -> dict[str, str]:
     changed = next((case for case in [result.headline] if case and case.verdict.is_change), None)
     steps = {}
     if changed and result.live is None and result.environment.model != "none":
-        steps["why"] = f"lab explain {result.result}"
+        steps["functions" if result.cause else "why"] = f"lab explain {result.result}"
     steps["page"] = f"lab report {result.result} -f html -o {result.result}.html"
     base, test = result.base, result.test
     if changed and base.commit and test.commit and base.tree == test.tree and base.spec != f"{test.spec}^":
@@ -104,6 +104,15 @@ def next_steps(result: AbResult) -> dict[str, str]:
 def word(result: AbResult) -> str:
     """The verdict in a word: `mixed` if some cases are worse and others better."""
     return "mixed" if result.is_mixed else str(result.verdict)
+
+
+def cause(result: AbResult) -> str:
+    """The functions behind the change of the case that speaks for a result, in a sentence; empty if nobody asked."""
+    if (found := result.cause) is None:
+        return ""
+    case = next((case for case in result.cases if case.name == found.case), None)
+    moved = f" {change(case.primary)}" if case else ""
+    return f"{found.case}{moved}: {found}"
 
 
 _KINDS = {
@@ -279,7 +288,7 @@ def robustness(result: AbResult) -> tuple[str, list[tuple[str, str]]]:
 
 
 def model_checks(result: AbResult) -> tuple[str, list[tuple[str, str]]]:
-    """A heading, and the instructions of each case and arm by perf and by exact mode; none where no PMU counted."""
+    """A heading, and the instructions of each case and arm by perf and by exact mode; none if no PMU counted."""
     checks = result.live.model_checks if result.live else {}
     rows = [
         (f"{case}, {arm}", f"user {_counted(check.user)}; kernel {_counted(check.kernel)}")
@@ -345,6 +354,14 @@ def answer_counted_in(answer: Answer) -> str:
 def effect_of(found: Culprit) -> Comparison | None:
     """The effect of a change: by fresh seeds where there are some."""
     return found.proof.fresh if found.proof and found.proof.fresh else found.effect
+
+
+def against(found: Culprit) -> str:
+    """The reason why a change has no word, though it has a size; empty where it has one."""
+    effect = effect_of(found)
+    if found.direction or effect is None or effect.verdict != Outcome.UNKNOWN or effect.more_blocks:
+        return ""
+    return effect.reason
 
 
 def share(probability: float) -> str:

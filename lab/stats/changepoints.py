@@ -231,7 +231,7 @@ def _merge(found: list[Split], x: Array, max_p: float, least: float) -> list[Spl
 
 
 def _again(found: Sequence[Split], x: Array) -> list[Split]:
-    """Each change with what is on both sides of it, up to the next ones."""
+    """Each change with the values on both sides of it, up to the next changes."""
     edges = [0, *(one.index for one in found), len(x)]
     return [
         _compare(x[before:place], x[place:after], place)

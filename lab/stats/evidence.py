@@ -62,7 +62,7 @@ class Moments(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A value and its interval (None where no interval of that confidence exists)."""
+    """A value and its interval (None if no interval of that confidence exists)."""
 
     value: float
     interval: tuple[float, float] | None

@@ -121,7 +121,7 @@ class SequentialTest(NamedTuple):
         last = self.blocks if self.blocks and self.blocks > m.n else None
         numbers = (n for n in _block_numbers() if n > m.n)
         later = sorted({*numbers, last}) if last else list(numbers)
-        # What the plan has settled at its end stays settled, though at the block after it the e-value is alone.
+        # A case that the plan has settled at its end stays settled, though at the block after it the e-value is alone.
         first = bisect_left(later, True, key=lambda n: settles(n) or (last is not None and n > last and settles(last)))
         return later[first] - m.n if first < len(later) else None
 

@@ -58,12 +58,12 @@ class Metric(Record, frozen=True, kw_only=True):
 class Comparison(Record, frozen=True, kw_only=True):
     """One metric of both arms and what follows from it.
 
-    base, test: one number per block or seed, paired, as measured (None where it was not a finite number).
+    base, test: one number per block or seed, paired, as measured (None if it was not a finite number).
     ratio: exp of the mean log ratio as tested (live mode: outliers clipped from 8 blocks on); ratio of the
     means where a zero forbids logs; None when all of base is 0. interval: always-valid, 1 - alpha, as ratios.
     estimate: Hodges-Lehmann ratio with its 95 % interval for this look alone. verdict: None for metrics of
     which neither side is better. evidence: log10 of the e-value, 300 when infinite, None when there is none.
-    p_value: valid at every look; min(1, 1/E), or what a planned number of rounds makes of it. reason: one short
+    p_value: valid at every look; min(1, 1/E), or the value by a planned number of rounds. reason: one short
     phrase. more_blocks: how many would settle an `unknown`, None when not known. mde: the change, as a fraction
     (.01 is 1 %), that this design finds with 80 % chance.
     method: `e-value`, `planned` (that, and the test of a planned number of rounds), `values` (decided without
@@ -93,12 +93,12 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """True where the verdict is a regression or an improvement."""
+        """True if the verdict is a regression or an improvement."""
         return self.verdict is not None and self.verdict.is_change
 
     @property
     def contradiction(self) -> str:
-        """The first thing in which the comparison contradicts itself; empty where it does not."""
+        """The first thing in which the comparison contradicts itself; empty if it does not."""
         if len(self.base) != len(self.test):
             return f"{self.name} has {len(self.base)} numbers of base and {len(self.test)} of test"
         if self.interval is not None and self.interval[0] > self.interval[1]:
@@ -124,7 +124,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     @property
     def remark(self) -> str:
-        """The part of the reason that says what the test left out or took off; empty where it used all as measured."""
+        """The part of the reason about values that the test left out or took off; empty if it used all as measured."""
         return self.reason.partition("; ")[2]
 
     def undecided(self, pair: str) -> str:
@@ -181,7 +181,7 @@ class _Rules(NamedTuple):
         return FIRST_LOOK_ROUNDS if self.exact else SAME_ROUNDS
 
     def pairs(self, n: int) -> str:
-        """n of what is paired, in the mode's word."""
+        """n pairs, in the mode's word for a pair."""
         return f"{n} {'seed' if self.exact else 'round'}{'s' * (n != 1)}"
 
 

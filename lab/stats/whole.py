@@ -36,7 +36,7 @@ class Amount(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, compared: Comparison | None) -> Amount | None:
-        """The amounts that were compared; None where a seed has none."""
+        """The amounts that were compared; None if a seed has none."""
         if compared is None or not compared.base or None in compared.base + compared.test:
             return None
         base, test = _mean(compared.base), _mean(compared.test)
@@ -46,9 +46,9 @@ class Amount(Record, frozen=True, kw_only=True):
 class Whole(Record, frozen=True, kw_only=True):
     """The whole cost of a case by its parts.
 
-    caller: what decides. deferred: cycles of softirqs and of threads but idle, without what is stray. together: the
-    caller's cost, and in the arm with more deferred work that much more. elapsed: guest time, in ns. waited: the part
-    of it in which nothing ran. A part that was not measured is None.
+    caller: what decides. deferred: cycles of softirqs and of threads but idle, without what is stray, and of pages that
+    are still to be written. together: the caller's cost, and in the arm with more deferred work that much more.
+    elapsed: guest time, in ns. waited: the part of it in which nothing ran. A part that was not measured is None.
     """
 
     caller: Amount
@@ -68,7 +68,7 @@ class Whole(Record, frozen=True, kw_only=True):
 def together(caller: Comparison, deferred: Comparison, *, threshold: float, alpha: float) -> Comparison | None:
     """The caller's cost with the change of its deferred work, which the arm that has more of it pays.
 
-    The work that is in both arms alike would only thin the change out. None where a number is missing.
+    The work that is in both arms alike would only thin the change out. None if a number is missing.
     """
     amounts = [*caller.base, *caller.test, *deferred.base, *deferred.test]
     if None in amounts or len(caller.base) != len(deferred.base):
@@ -93,7 +93,7 @@ def without_stray(amounts: Sequence[float]) -> list[float]:
 
 
 def _settled(deferred: Comparison | None) -> Comparison | None:
-    """Deferred work without what is stray; None where a seed has no number."""
+    """Deferred work without what is stray; None if a seed has no number."""
     if deferred is None or not deferred.base or None in [*deferred.base, *deferred.test]:
         return None
     base, test = (list(without_stray(_numbers(arm))) for arm in (deferred.base, deferred.test))
@@ -102,7 +102,7 @@ def _settled(deferred: Comparison | None) -> Comparison | None:
 
 
 def waits(elapsed: Comparison, waited: Comparison, *, threshold: float, alpha: float) -> Comparison | None:
-    """The guest time if nothing but the waits had changed; None where a number is missing."""
+    """The guest time if nothing but the waits had changed; None if a number is missing."""
     if None in [*elapsed.base, *waited.base, *waited.test] or len(elapsed.base) != len(waited.base):
         return None
     base = _numbers(elapsed.base)
@@ -121,13 +121,15 @@ def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, 
     if caller.verdict in (None, Outcome.UNKNOWN, both.verdict) or (not change and _is_small(both, threshold)):
         return caller
     open_ = both.verdict == Outcome.UNKNOWN and not (change and _is_half_taken_back(caller, both))
-    moved = f"{'may have ' * open_}moved" if change else f"{'perhaps ' * open_}more or less is left"
+    where = "from" if change and (caller.ratio or 1) > 1 else "to"
+    amount = "more" if _mean(deferred.test) > _mean(deferred.base) else "less"
+    moved = f"{'may have ' * open_}moved" if change else f"{'perhaps ' * open_}{amount} is left"
     parts = [
         f"{percent(caller.ratio)} in the caller" if change else "the same in the caller",
         f"{percent(deferred.ratio) if deferred.ratio is not None else 'from none'} there",
         f"{percent(both.ratio)} {both.interval_text if open_ else ''}".rstrip() + " together",
     ]
-    reason = f"{moved} to threads and softirqs: {', '.join(parts)}"
+    reason = f"{moved} {where} threads and softirqs: {', '.join(parts)}"
     more = both.more_blocks if open_ else None
     return msgspec.structs.replace(caller, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)
 

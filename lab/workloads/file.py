@@ -38,13 +38,13 @@ class _Limits(Record, frozen=True, kw_only=True):
 
 @cache
 def limits() -> dict[str, Limit]:
-    """The limits of exact mode by name: what it cannot see."""
+    """The limits of exact mode by name."""
     found = TomlFile(paths.data_folder("workloads") / "unseen.toml").convert(_Limits)
     return {limit.name: limit for limit in found.limits}
 
 
 def turns_note(vcpus: int) -> str:
-    """The line about what exact mode cannot see of several vCPUs; empty for one."""
+    """The line about the limits of exact mode with several vCPUs; empty for one."""
     unseen = [f"{limit.name} ({limit.brief})" for limit in limits().values() if limit.turns]
     return f"{vcpus} vCPUs take turns: exact mode does not see {listed(unseen, 'or')}" if vcpus > 1 else ""
 
@@ -54,7 +54,7 @@ def read(file: Path) -> Workload:
     try:
         return _read(file, records.file_digest(file))
     except OSError:
-        return _read(file, "")  # which says what is wrong with it
+        return _read(file, "")  # which names the error in it
 
 
 @cache
@@ -169,7 +169,7 @@ def _check_files(toml: TomlFile, parsed: _File) -> None:
 
 
 def _resolved(path: Path) -> Path | None:
-    """A path without links; None for one that the system refuses."""
+    """A path without links; None if the system refuses it."""
     try:
         found = path.resolve()
         found.exists()

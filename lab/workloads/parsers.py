@@ -26,7 +26,7 @@ class Document:
     text: bool = False
 
     def number(self, path: str) -> float | None:
-        """The number at a path such as `jobs.0.read.iops`; None where the document has no such path.
+        """The number at a path such as `jobs.0.read.iops`; None if the document has no such path.
 
         Keys may contain dots (`percentile.99.000000`), so every way to split the path is tried. Raises `Unparsable`
         where the value is not a finite number.
@@ -85,7 +85,7 @@ class _Spread(msgspec.Struct):
 
 
 class _Side(msgspec.Struct):
-    """A direction's I/O. Times are in ns; what did no I/O may lack them."""
+    """A direction's I/O. Times are in ns; a direction without I/O may lack them."""
 
     total_ios: float
     io_bytes: float
@@ -224,7 +224,7 @@ def read_stress_ng(lines: Sequence[str]) -> Document:
     if len(text) > _YAML_MAX:
         raise Unparsable(f"stress-ng's YAML has {len(text)} characters; up to {_YAML_MAX} are read")
     try:
-        # Scalars stay text: what looks like a date or a number to the base of 60 is not worth its errors and time.
+        # Scalars stay text: dates and numbers to the base of 60 are not worth their errors and time.
         values: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
     except (yaml.YAMLError, *DAMAGED) as error:
         raise Unparsable(f"stress-ng's YAML cannot be read: {' '.join(str(error).split())}") from error

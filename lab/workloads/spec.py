@@ -100,7 +100,7 @@ class Limit(Record, frozen=True, kw_only=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A program, its cases and its metrics. docs/workloads.md describes each field."""
+    """A program, its cases and its metrics. docs/own-workload.md describes each field."""
 
     name: Name
     story: Text
@@ -229,7 +229,7 @@ class Workload(Program, frozen=True, kw_only=True):
         return list(dict.fromkeys([*self.unseen, *case.unseen]))
 
     def only_exact(self, case: Case) -> str:
-        """The reason why a case says nothing in live mode; empty where it does."""
+        """The reason why a case says nothing in live mode; empty if it does."""
         return case.exact_only or self.exact_only
 
     def sweep_of(self, case: Case) -> tuple[str, int] | None:

@@ -138,7 +138,7 @@ struct work block_work(const struct block *block)
 	return work;
 }
 
-void blocks_each(void (*visit)(const struct block *block))
+void blocks_each(void (*visit)(struct block *block))
 {
 	for (struct chunk *chunk = first; chunk; chunk = chunk->next)
 		for (uint32_t i = 0; i < chunk->used; i++)

@@ -24,6 +24,12 @@ struct site {
 	uint32_t mode;		/* of enum mode, beside what the fast path reads anyway */
 };
 
+enum leap {
+	LEAP_NONE,
+	LEAP_CALL,
+	LEAP_RETURN,
+};
+
 enum mode {
 	MODE_USER,
 	MODE_KERNEL,
@@ -43,6 +49,8 @@ struct block {
 	uint64_t code;		/* a hash of them: the kernel patches itself */
 	uint32_t size;		/* bytes */
 	bool redirects;		/* has a return that goes elsewhere than predicted */
+	enum leap leap;		/* by its last instruction */
+	uint32_t printed;	/* its place in the profile of the last window that was written, from 1; 0: in none */
 	uint32_t weight;	/* those that count once per execution */
 	uint64_t classes;	/* of a kernel block: thousandths of cycles that its classes cost per execution */
 	struct site sites[2];
@@ -75,7 +83,7 @@ void blocks_go_on(void);
 extern bool aside;
 
 struct work block_work(const struct block *block);
-void blocks_each(void (*visit)(const struct block *block));
+void blocks_each(void (*visit)(struct block *block));
 
 static inline enum mode block_mode(const struct block *block)
 {

@@ -28,6 +28,7 @@
  */
 #include "context.h"
 #include "access.h"
+#include "chain.h"
 #include "memory.h"
 #include "vcpu.h"
 
@@ -48,6 +49,7 @@ struct task {
 	uint64_t address;			/* of where its stack pointer is kept; 0: not known yet */
 	bool user;
 	bool idle;
+	void *chain;				/* see chain.c */
 	uint32_t depth;
 	struct {
 		uint64_t pushed;		/* where the stub pushed its byte */
@@ -249,6 +251,11 @@ static void turn_to(enum context next)
 	flow->context = next;
 	if (rounds)
 		aside = next != CONTEXT_PROGRAM;
+}
+
+void **context_chain(void)
+{
+	return &flow->current->chain;
 }
 
 void context_operation(bool begins)
@@ -464,6 +471,7 @@ static void on_leave_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	task = find_task(address);
 	task->user = flow->current->user;
 	task->idle = flow->current->idle;
+	task->chain = flow->current->chain;
 	task->depth = flow->current->depth;
 	memcpy(task->frames, flow->current->frames, sizeof(task->frames));
 	flow->current = task;
@@ -501,6 +509,7 @@ static void on_pop(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t addre
 		contexts_settle();
 	flow->current->user = false;
 	flow->current->depth = 0;
+	chain_forget(flow->current->chain);
 	turn_to(CONTEXT_THREAD);
 }
 

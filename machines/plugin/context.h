@@ -46,6 +46,9 @@ void context_select(unsigned int vcpu);
 void context_operation(bool begins);
 void context_slept(struct block *block, uint64_t millicycles);
 
+/* A place of the running task's for its stack in chain.c. */
+void **context_chain(void);
+
 /* A mark was executed: this is the program. */
 void context_in_program(void);
 

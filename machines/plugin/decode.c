@@ -181,6 +181,15 @@ static enum direction direction(const uint8_t *at, size_t left)
 	return DIRECTION_ANY;
 }
 
+static enum leap leap(const uint8_t *at, size_t left)
+{
+	uint8_t extension = left > 1 ? at[1] >> 3 & 7 : 0;
+
+	if (at[0] == 0xe8 || (at[0] == 0xff && (extension == 2 || extension == 3)))
+		return LEAP_CALL;
+	return at[0] == 0xc3 || at[0] == 0xc2 || at[0] == 0xcf ? LEAP_RETURN : LEAP_NONE;
+}
+
 struct decoded x86_decode(const uint8_t *bytes, size_t size)
 {
 	struct decoded decoded = { .kind = KIND_PLAIN, .class = CLASS_NONE };
@@ -200,6 +209,7 @@ struct decoded x86_decode(const uint8_t *bytes, size_t size)
 	decoded.chases = chases(at, left, prefixes.rex);
 	decoded.operand = operand_decode(at, left, prefixes.rex);
 	decoded.calls = at[0] == 0xe8;
+	decoded.leap = leap(at, left);
 	decoded.variable = decoded.memory && decoded.operand.base != STACK_POINTER &&
 			   (prefixes.gs || (!prefixes.segment && constant_address(at, left)));
 	if (prefixes.segment || !decoded.memory)

@@ -3,6 +3,7 @@
 #ifndef LAB_DECODE_H
 #define LAB_DECODE_H
 
+#include "block.h"
 #include "class.h"
 #include "operand.h"
 #include "turn.h"
@@ -52,6 +53,7 @@ struct decoded {
 	enum class class;
 	bool redirects;		/* the return behind it, see class.h */
 	int32_t jump;		/* of a jmp: how far, from its end */
+	enum leap leap;
 };
 
 struct decoded x86_decode(const uint8_t *bytes, size_t size);

@@ -9,6 +9,7 @@
 #include "a64.h"
 #include "access.h"
 #include "block.h"
+#include "chain.h"
 #include "context.h"
 #include "decode.h"
 #include "fetch.h"
@@ -421,8 +422,10 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	for (size_t i = 0; i < count; i++) {
 		struct step step = look(tb, i, block);
 
-		if (i + 1 == count)
+		if (i + 1 == count) {
 			watch_thunk(tb, block, &step, redirected);
+			block->leap = step.decoded.leap;
+		}
 		if (redirected && step.decoded.class == CLASS_RETURN) {
 			step.decoded.class = CLASS_MISPREDICTION;
 			block->redirects = true;
@@ -433,6 +436,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		block->size = (uint32_t)(step.address - block->start + qemu_plugin_insn_size(step.insn));
 		if (!i && !iterates(&step))
 			watch_start(tb, block);
+		if (!i && machine.chains && contexts_told_apart())
+			chain_watch(tb, block);
 		watch(&step);
 		if (rounds)
 			watch_meeting(&step, i);

@@ -64,6 +64,7 @@ static const struct {
 	{ "hold",	 &machine.hold,		1 << 20 },
 	{ "quantum",	 &machine.quantum,	100000 },
 	{ "between",	 &machine.between,	1 },
+	{ "chains",	 &machine.chains,	1 },
 };
 
 static const struct {

@@ -78,6 +78,7 @@ struct machine {
 	uint64_t slab_caches, percpu;	/* addresses */
 	uint64_t slab_cache, cache_name, cache_size, cache_list;	/* offsets of members */
 	uint32_t between;	/* 1 if programs mark where operations begin: what lies between two is left out */
+	uint32_t chains;	/* 1 if the profile has call chains, see chain.h */
 };
 
 /*

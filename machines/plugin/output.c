@@ -4,6 +4,7 @@
  * Nothing in it depends on time or host: equal runs give equal bytes.
  */
 #include "output.h"
+#include "chain.h"
 #include "context.h"
 #include "line.h"
 #include "place.h"
@@ -18,6 +19,7 @@
 
 static FILE *file;
 static bool fresh;
+static uint32_t printed;		/* blocks of the profile so far */
 static uint32_t classes_there;
 
 static const char *const names[NR_COUNTERS] = {
@@ -157,14 +159,16 @@ static uint64_t steps_of(const struct tally *tally)
 	return steps;
 }
 
-static void put_block(const struct block *block)
+static void put_block(struct block *block)
 {
 	struct work work = block_work(block);
 	uint64_t cycles = work.instructions * machine.costs.instruction + block->bytes * string_byte_cost() +
 			  work.classes + block->penalty;
 
+	block->printed = 0;
 	if (!work.executions && !work.instructions && !cycles)
 		return;
+	block->printed = ++printed;
 	fprintf(file, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", fresh ? "" : ",", block->start,
 		work.instructions, cycles, work.executions);
 	fresh = false;
@@ -229,8 +233,14 @@ void output_window(const struct window *window, bool complete)
 	put_operations(window);
 	fprintf(file, "}\n{\"t\":\"profile\",\"sequence\":%" PRIu64 ",\"blocks\":[", window->sequence);
 	fresh = true;
+	printed = 0;
 	blocks_each(put_block);
 	fputs("]}\n", file);
+	if (machine.chains) {
+		fprintf(file, "{\"t\":\"chains\",\"sequence\":%" PRIu64 ",\"calls\":", window->sequence);
+		chains_put(file);
+		fputs("}\n", file);
+	}
 	if (rounds) {
 		fprintf(file, "{\"t\":\"lines\",\"sequence\":%" PRIu64 ",\"lines\":", window->sequence);
 		lines_put(file);

@@ -9,6 +9,7 @@
  */
 #include "window.h"
 #include "access.h"
+#include "chain.h"
 #include "context.h"
 #include "line.h"
 #include "memory.h"
@@ -39,6 +40,7 @@ static void begin(enum kind_of_window kind)
 	blocks_begin();
 	before = contexts_look();
 	contexts_begin();
+	chains_begin();
 	window.kind = kind;
 	window.case_number = nr_cases;
 	window.nr_operations = 0;

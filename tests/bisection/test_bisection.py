@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -362,6 +363,35 @@ def test_the_whole_cost_stands_beside_the_effect(modelled: Bisector) -> None:
     for kind in ("text", "md", "html"):
         assert main.run(["report", "latest", "--format", kind]) == 0
         assert modelled.capsys.readouterr().out.count(said) == 2, "the ends and the effect"
+
+
+# ---- the CPU that kernels believe in
+
+
+def deluded(*fates: float) -> Callable[[float], dict[str, str]]:
+    """Guests that report page table isolation in kernels of these fates."""
+    return lambda fate: {"vulnerability.meltdown": "Mitigation: PTI" if fate in fates else "Not affected"}
+
+
+def test_ends_that_believe_in_another_cpu_are_not_searched(modelled: Bisector) -> None:
+    modelled.guests.settings = deluded(60.0)
+    commits = line(modelled.tree, [100.0] * 3 + [60.0] * 3)
+    answer = modelled.search(commits[0], commits[-1])
+    why = f"{commits[-1][:12]} believes in another CPU than sapphire-rapids: meltdown; search with mitigations=off"
+    assert (answer.outcome, answer.reason) == ("undecided", f"the ends disagree: {why}")
+    assert not answer.changes and f"nothing is searched: {why}" in modelled.said
+
+
+def test_a_culprit_that_believes_in_another_cpu_than_its_parent_has_no_word(modelled: Bisector) -> None:
+    modelled.guests.settings = deluded(60.0)
+    commits = line(modelled.tree, [100.0] * 4 + [60.0] * 3 + [80.0] * 3)
+    answer = modelled.search(commits[0], commits[-1])
+    assert culprits(answer) == [commits[4], commits[7]] and answer.outcome == "undecided"
+    assert "test believes in another CPU than sapphire-rapids: meltdown" in answer.reason
+    assert all((found.direction, found.confidence) == (None, 0) for found in answer.changes)
+    for kind in ("text", "md", "html"):
+        assert main.run(["report", "latest", "--format", kind]) == 0
+        assert modelled.capsys.readouterr().out.count("no word") == 2
 
 
 # ---- several cases

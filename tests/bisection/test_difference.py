@@ -86,7 +86,7 @@ def test_two_files_are_independent_parts_with_their_shares(bisector: Bisector) -
 
 def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     named = [Function(name="f0", space="kernel", base=1, test=5)]
-    monkeypatch.setattr(Prover, "_functions", lambda *_: named)
+    monkeypatch.setattr(Prover, "_explained", lambda *_: (named, []))
     old = {"fs/pipe.c": text("uses spare cost", "cost 100"), "include/pipe.h": text("has spare")}
     new = {"fs/pipe.c": text("uses pool cost", "cost 130"), "include/pipe.h": text("has pool")}
     old["fs/pipe.c"] = old["fs/pipe.c"].replace("uses spare cost", "uses spare\n\tcost 10")

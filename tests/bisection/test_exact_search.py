@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ class Done:
     changes: list[Change]
     measured: list[int]
     skipped: list[int]
+    rounds: list[list[int]]
 
     @property
     def culprits(self) -> list[int]:
@@ -30,12 +32,14 @@ def line(size: int) -> Graph:
     return Graph(tuple((i - 1,) for i in range(size)))
 
 
-def whole_search(graph: Graph, value: Value, broken: Iterable[int] = (), first: Iterable[int] = ()) -> Done:
-    """Search with levels by value; `first`: commits measured before the search asks for any."""
+def whole_search(
+    graph: Graph, value: Value, broken: Iterable[int] = (), first: Iterable[int] = (), count: int = 1
+) -> Done:
+    """Search with levels by value, `count` commits at once. first: commits measured before it begins."""
     cannot = set(broken)
     values: list[float] = [0.0]
     levels: dict[int, int] = {}
-    done = Done([], [], [])
+    done = Done([], [], [], [])
 
     def measure(commit: int) -> None:
         if commit in cannot:
@@ -53,9 +57,12 @@ def whole_search(graph: Graph, value: Value, broken: Iterable[int] = (), first: 
 
     for commit in (graph.new, *first):
         measure(commit)
-    while (commit := exact_search.next_commit(graph, known())) is not None:
-        assert commit not in levels and commit not in done.skipped, "asked twice"
-        measure(commit)
+    while chosen := exact_search.next_commits(graph, known(), count):
+        assert len(set(chosen)) == len(chosen) <= count
+        assert not set(chosen) & {*levels, *done.skipped}, "asked twice"
+        done.rounds.append(chosen)
+        for commit in chosen:
+            measure(commit)
     done.changes = exact_search.changes(graph, known())
     return done
 
@@ -184,3 +191,34 @@ def test_what_is_next_either_way_is_foretold() -> None:
     for level in (0, 1):
         following = exact_search.next_commit(graph, Readings({**levels, commit: level}, effects={0: 0.0, 1: 1.0}))
         assert following in foretold
+
+
+# ---- several at once
+
+
+@pytest.mark.parametrize(("size", "count", "most"), [(64, 1, 6), (64, 2, 4), (64, 3, 3), (1024, 3, 5), (1024, 7, 4)])
+def test_k_commits_at_once_need_the_logarithm_to_base_k_plus_one(size: int, count: int, most: int) -> None:
+    assert most == math.ceil(math.log(size, count + 1) - 1e-9)
+    for culprit in range(0, size, max(1, size // 128)):
+        done = whole_search(line(size), lambda c, at=culprit: float(c >= at), count=count)  # type: ignore[misc]
+        assert done.culprits == [culprit]
+        assert len(done.rounds) <= most
+
+
+def test_what_one_change_does_not_use_up_goes_to_the_next() -> None:
+    graph = line(64)
+    levels = {10: 0, 12: 1, 40: 1, 63: 2}
+    known = Readings(levels, frozenset(), {0: 0.0, 1: 3.0, 2: 4.0}, tolerance=1e-6)
+    assert exact_search.next_commits(graph, known, 1) == [11]
+    assert exact_search.next_commits(graph, known, 3) == [11, 48, 55]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_the_same_culprits_on_any_history_however_many_at_once(count: int) -> None:
+    draw = dice(count)
+    for _ in range(30):
+        graph = random_graph(draw, draw.randrange(20, 60))
+        culprit = draw.randrange(len(graph))
+        done = whole_search(graph, value_of(graph, {culprit: 1.0}), count=count)
+        assert done.culprits == [culprit]
+        assert len(done.rounds) <= len(whole_search(graph, value_of(graph, {culprit: 1.0})).rounds)

@@ -76,8 +76,10 @@ def test_one_hunk_of_three_is_taken_alone(tmp_path: Path) -> None:
         assert (b"five" in text, b"more" in text, b"28\n" not in text) == (taken != 0, taken != 1, taken != 2)
         if found[taken].old_count:
             at = 1 + text.splitlines().index({0: b"5", 2: b"28"}[taken])
-            assert hunks.hunk_at(at, choice) == taken
-            assert hunks.hunk_at(15, choice) == taken, "the only one there is"
+            away = hunks.distances(at, choice)
+            assert [far == 0 for far in away] == [place == taken for place in range(3)]
+            at = 1 + text.splitlines().index(b"more")
+            assert hunks.distances(at, choice)[1] == hunks.distances(at + 1, choice)[1] == 0, "as the new end has it"
 
 
 def test_new_gone_and_binary_files_are_taken_whole(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_new_gone_and_binary_files_are_taken_whole(tmp_path: Path) -> None:
 
 
 def test_the_functions_and_names_of_a_hunk() -> None:
-    lines = ["-static int slow(struct page *page, int count)", "+\treturn page->spare;"]
+    lines = ["-static int slow(struct page *page, int count)", " int kept(void)", "+\treturn page->spare;"]
     hunk = Hunk(path="mm/a.c", function="static void outer(void)", lines=lines)
-    assert {"outer", "slow"} <= hunk.functions
+    assert hunk.functions == {"outer", "slow", "kept"} and hunk.heads == {"slow"}
     assert {"slow", "struct", "page", "spare"} <= hunk.words

@@ -84,12 +84,13 @@ def deb_bisector(
 ) -> Bisector:
     """A bisector whose packages are files: 6.12.57 is slow."""
     made = make(tmp_path, monkeypatch, capsys)
+    made.fates["6.12.57-1"] = 60.0
 
     def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
         if not isinstance(spec.source, DebSource):
             return fakebisect.obtain(spec)
         path = tmp_path / spec.source.package
-        path.write_text(f"{60.0 if spec.source.version == '6.12.57-1' else 100.0}\n{path.name}")
+        path.write_text(f"{made.fates.get(spec.source.version, 100.0)}\n{path.name}")
         return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
 
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
@@ -111,6 +112,35 @@ def test_the_package_that_did_it_is_found_and_what_leads_inside_is_said(deb_bise
     assert f"lab bisect --old v6.12.10 --new v6.12.57 --tree stable -w {deb_bisector.workload}" in said
     assert main.run(["report", "latest"]) == 0
     assert "  inside      no tree" in deb_bisector.capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("failing", "ends", "found", "said"),
+    [
+        (["6.12.57-1"], "good bad", "linux-image-6.12.57-cloud-amd64", "works -> fails"),
+        (["6.12.9-1"], "old new", "linux-image-6.12.10-cloud-amd64", "fails -> works"),
+        (["6.12.9-1"], "good bad", "", "the bad end is better"),
+        ([], "old new", "", "the ends are alike (the command works)"),
+        (list(NAMES.values()), "old new", "", "the ends are alike (the command fails)"),
+    ],
+)
+def test_a_series_by_whether_a_command_works(
+    deb_bisector: Bisector, failing: list[str], ends: str, found: str, said: str
+) -> None:
+    deb_bisector.fates = {version: "workload" if version in failing else speed for speed, version in
+                          enumerate(NAMES.values(), start=50)}  # fmt: skip
+    series = "deb:linux-image-6.12.*-cloud-amd64"
+    old, new = (f"--{word}" for word in ends.split())
+    first, last = (f"deb:linux-image-6.12.{n}-cloud-amd64" for n in (9, 57))
+    status = deb_bisector.run("--series", series, old, first, new, last, "--run", "true x")
+    assert status == (0 if found else 5), deb_bisector.said
+    assert said in deb_bisector.printed
+    (answer,) = [load(folder.parent) for folder in result_folders.results_dir().glob("*/result.json")]
+    assert [change.commit for change in answer.changes] == ([found] if found else [])
+    for change in answer.changes:
+        assert change.proof is not None and change.proof.confirmed
+        assert "--tree stable --run 'true x'" in (change.inside or "")
+    assert deb_bisector.run("status") == 0
 
 
 def test_a_tree_with_both_tags_is_named(deb_bisector: Bisector) -> None:

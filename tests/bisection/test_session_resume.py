@@ -94,7 +94,7 @@ def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pyte
     bisector.search(commits[0], commits[-1])
     assert bisector.run("undo") == 0
     newer = msgspec.structs.replace(fakebisect.QEMU, version="10.0")
-    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: newer)
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: newer)
     assert bisector.run("resume") == 4
     assert "begin anew" in bisector.said
 

@@ -108,6 +108,8 @@ def test_two_kernels_of_choice_are_compared_with_their_steps(browser: Any, atlas
     again = opened.page.context.new_page()
     again.goto(opened.page.url)
     assert again.locator("select[name=test]").input_value() == atlas.columns[11].id
+    opened.page.locator("select[name=word]").select_option("slower")
+    assert opened.texts("#changes tbody th") == [case for case, (word, _) in words.items() if word == "slower"]
     opened.page.locator("select[name=base]").select_option(atlas.columns[0].id)
     assert "two compilers" in opened.page.locator("#remark").inner_text()
 

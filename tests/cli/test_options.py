@@ -49,6 +49,12 @@ def test_what_is_no_time_span(text: str) -> None:
         options.Duration().convert(text, None, None)
 
 
+@pytest.mark.parametrize(("path", "complaint"), [("/nowhere/a.svg", "no folder /nowhere"), ("/", "/ is a folder")])
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(path: str, complaint: str) -> None:
+    with pytest.raises(click.BadParameter, match=complaint):
+        options.OutputFile().convert(path, None, None)
+
+
 @pytest.mark.parametrize("command", ["ab", "aa", "matrix", "bisect"])
 @pytest.mark.parametrize("option", ["--budget", "--guest-timeout"])
 @pytest.mark.parametrize("span", ["0s", "0.0h", "0h0m"])
@@ -155,8 +161,18 @@ def test_a_checkout_has_defaults_and_the_command_line_wins(checkout: Path) -> No
     chosen = _parsed("ab", "-wfio")
     assert (chosen["suite"], chosen["workload"]) == (None, ("fio",))
     assert _parsed("aa")["threshold"] == 0.05
+    assert _parsed("aa", "--exec", "true")["suite"] is None
     assert _parsed("ab", "--resume", "x")["base"] is None
     assert _parsed("ci")["base"] == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "suite"),
+    [((), "quick"), (("-w", "fio"), None), (("--exec", "true"), None), (("--suite", "quick"), "quick")],
+)
+def test_the_quick_suite_is_measured_where_nothing_is_named(words: tuple[str, ...], suite: str | None) -> None:
+    assert _parsed("ab", *words)["suite"] == _parsed("ci", *words)["suite"] == suite
+    assert _parsed("matrix", *words)["suite"] == ("quick" if "--suite" in words else None)
 
 
 def test_the_file_that_was_used_is_named(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:

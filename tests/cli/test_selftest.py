@@ -61,7 +61,7 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
     made = Commands()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(selftest, "_lab", made)
-    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: QEMU)
     monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host")
     monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
     return made

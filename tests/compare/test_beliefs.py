@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from lab.compare import beliefs, sampling, state
+from lab.compare.beliefs import Belief
 from lab.compare.runs import Run
 from lab.guests import hardware
+from lab.guests.hardware import Machine
 from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
 from .test_sampling import Start, equal, folder, halved, start
@@ -98,33 +100,37 @@ def runs(base: dict[str, str], test: dict[str, str]) -> dict[str, Run]:
     }
 
 
+def believed(base: dict[str, str], test: dict[str, str], machine: Machine = SAPPHIRE) -> dict[str, Belief]:
+    return {arm: Belief.of(run.report.settings, machine) for arm, run in runs(base, test).items()}
+
+
 def test_the_line_names_the_arms_and_the_machine() -> None:
-    assert beliefs.reason_of(runs({}, {}), SAPPHIRE) == ""
-    assert beliefs.reason_of(runs(MODERN, {}), SAPPHIRE) == ""
-    one = beliefs.reason_of(runs({}, {"meltdown": "Mitigation: PTI"}), SAPPHIRE)
+    assert beliefs.reason_of(believed({}, {})) == ""
+    assert beliefs.reason_of(believed(MODERN, {})) == ""
+    one = beliefs.reason_of(believed({}, {"meltdown": "Mitigation: PTI"}))
     assert one == "test believes in another CPU than sapphire-rapids: meltdown"
     wrong = {"meltdown": "Mitigation: PTI"}
-    assert beliefs.reason_of(runs(wrong, wrong), SAPPHIRE).startswith("base and test believe in another CPU than ")
+    assert beliefs.reason_of(believed(wrong, wrong)).startswith("base and test believe in another CPU than ")
 
 
 def test_two_kernels_whose_defaults_differ() -> None:
     """Either may be wrong alone, in its own way."""
-    said = beliefs.reason_of(runs({"meltdown": "Mitigation: PTI"}, {"spectre_v2": RETPOLINES}), SAPPHIRE)
+    said = beliefs.reason_of(believed({"meltdown": "Mitigation: PTI"}, {"spectre_v2": RETPOLINES}))
     assert "base believes in another CPU" in said and "; test believes in another CPU" in said
     assert "\n" not in said
 
 
 def test_a_machine_that_says_nothing_gives_no_word() -> None:
     silent = msgspec.structs.replace(SAPPHIRE, mitigations={}, name="mine")
-    assert beliefs.reason_of(runs({}, MODERN), silent) == "machine mine does not say what its kernel mitigates"
-    assert beliefs.reason_of(runs({}, {}), silent) == ""
+    assert beliefs.reason_of(believed({}, MODERN, silent)) == "machine mine does not say what its kernel mitigates"
+    assert beliefs.reason_of(believed({}, {}, silent)) == ""
 
 
 def test_the_host_that_a_machine_was_measured_on_says_it_too() -> None:
     host = hardware.Host(architecture="x86_64", cpu="a", kernel="6.99", mitigations={"meltdown": "Mitigation: PTI"})
     measured = msgspec.structs.replace(SAPPHIRE, mitigations={}, host=host)
-    assert beliefs.reason_of(runs({}, {"meltdown": "Mitigation: PTI"}), measured) == ""
-    assert beliefs.reason_of(runs({}, {"meltdown": "Vulnerable"}), measured)
+    assert beliefs.reason_of(believed({}, {"meltdown": "Mitigation: PTI"}, measured)) == ""
+    assert beliefs.reason_of(believed({}, {"meltdown": "Vulnerable"}, measured))
 
 
 def primary(word: Outcome | None) -> Comparison:
@@ -137,17 +143,17 @@ WORDS = [Outcome.SAME, Outcome.IMPROVEMENT, Outcome.REGRESSION, Outcome.UNKNOWN]
 
 @pytest.mark.parametrize("word", WORDS)
 def test_no_word_stands_where_a_kernel_believes_in_another_cpu(word: Outcome) -> None:
-    wrong = runs({}, {"meltdown": "Mitigation: PTI"})
-    found = beliefs.weigh(primary(word), wrong, SAPPHIRE)
+    wrong = believed({}, {"meltdown": "Mitigation: PTI"})
+    found = beliefs.weigh(primary(word), wrong)
     assert (found.verdict, found.more_blocks) == (Outcome.UNKNOWN, None)
     assert found.reason == "test believes in another CPU than sapphire-rapids: meltdown"
-    assert beliefs.weigh(primary(None), wrong, SAPPHIRE).verdict is None
+    assert beliefs.weigh(primary(None), wrong).verdict is None
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_arms_of_equal_mitigations_keep_their_word(word: Outcome) -> None:
-    for both in (runs({}, {}), runs(MODERN, MODERN)):
-        assert beliefs.weigh(primary(word), both, SAPPHIRE).verdict == word
+    for both in (believed({}, {}), believed(MODERN, MODERN)):
+        assert beliefs.weigh(primary(word), both).verdict == word
 
 
 PAID = "no model counts what bhi: bhi_dis_s, enhanced / automatic ibrs cost the CPU of one arm"
@@ -160,7 +166,7 @@ PAID = "no model counts what bhi: bhi_dis_s, enhanced / automatic ibrs cost the 
 def test_where_one_cpu_alone_pays_only_a_word_against_its_arm_stands(
     base: dict[str, str], test: dict[str, str], stands: Outcome, word: Outcome
 ) -> None:
-    found = beliefs.weigh(primary(word), runs(base, test), SAPPHIRE)
+    found = beliefs.weigh(primary(word), believed(base, test))
     assert (found.verdict, found.reason == PAID) == ((word, False) if word == stands else (Outcome.UNKNOWN, True))
 
 
@@ -168,8 +174,8 @@ def test_where_one_cpu_alone_pays_only_a_word_against_its_arm_stands(
 def test_a_comparison_under_another_belief_is_unknown(
     start: Start, monkeypatch: pytest.MonkeyPatch, formula: Callable[[str, int, str], float]
 ) -> None:
-    wrong = runs({}, {"meltdown": "Mitigation: PTI"})
-    monkeypatch.setattr(sampling, "weigh_belief", lambda found, *_: beliefs.weigh(found, wrong, SAPPHIRE))
+    wrong = believed({}, {"meltdown": "Mitigation: PTI"})
+    monkeypatch.setattr(sampling, "weigh_belief", lambda found, *_: beliefs.weigh(found, wrong))
     result = start(formula)[1]()
     assert result.verdict == Outcome.UNKNOWN
     assert all(case.metrics[0].reason.startswith("test believes in another CPU") for case in result.cases)

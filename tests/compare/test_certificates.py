@@ -15,6 +15,7 @@ from lab.cli import aa, main
 from lab.compare import result_folders
 from lab.compare.certificates import certify, covariates, keep, kept, layouts_sd, quote, setup
 from lab.compare.live_results import Live, LiveRound
+from lab.compare.plan import Plan
 from lab.compare.request import ComparisonRequest
 from lab.compare.results import AbResult
 from lab.compare.rounds import Sampling
@@ -24,7 +25,7 @@ from lab.kernels.spec import with_layout
 from lab.stats.iterations import WarmUp
 
 from ..fakes import result as fakeresult
-from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from ..fakes.guest import FakeGuests, kernel, plan, pretend, write_workload
 from ..fakes.host import BENCH, LAPTOP, plant
 from ..fakes.result import RATE, case, result
 
@@ -201,7 +202,11 @@ def test_a_newer_certificate_takes_the_place_of_an_older_one(bench: Path) -> Non
 
 
 def run_aa(monkeypatch: pytest.MonkeyPatch, made: AbResult, *words: str) -> int:
-    monkeypatch.setattr(aa, "plan_of", lambda asked, progress: plan("alloc-burst", seeds=asked.seeds or 6))
+    def planned(asked: ComparisonRequest, progress: object) -> Plan:
+        specs = [kernel(name).spec for name in ("base", "test")]
+        return asked.plan(specs, None)
+
+    monkeypatch.setattr(aa, "plan_of", planned)
     monkeypatch.setattr(aa, "measure_aloud", lambda *_: made)
     return main.run(["aa", *words])
 
@@ -252,7 +257,7 @@ def test_one_kernel_through_exact_mode_is_equal(
 ) -> None:
     """All of `lab aa` but the guests, which give numbers by seed."""
     pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + seed))
-    monkeypatch.setattr(aa, "plan_of", lambda asked, progress: plan(write_workload(tmp_path / "mine")))
+    monkeypatch.setattr(aa, "plan_of", lambda asked, _: plan(write_workload(tmp_path / "mine"), fixed_seeds=True))
     assert main.run(["aa", "v1", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine:small: equal to the last digit in every metric, 6 seeds, each run twice: same"

@@ -93,8 +93,8 @@ def test_work_that_follows_the_clock_is_found_and_refused(
     assert main.run(["workload", "check", mine, "--run", kernel_file]) == 2
     assert capsys.readouterr().out == (
         f"{mine}: mine:large does as much work as the clock lets it: 4,000 operations where an instruction takes "
-        "16 ns, 1,000 operations where it takes 64; give it a fixed number of operations; or measure it as it is with "
-        "clocked = true in its workload.toml\n"
+        "16 ns, 1,000 operations where it takes 64; give it a fixed number of operations; or measure it as it is, by "
+        "--clocked for a command, or by clocked = true in its workload.toml\n"
     )
     monkeypatch.setattr(runs, "measure", Clocked(0.999).measure)
     assert main.run(["workload", "check", mine, "--run", kernel_file]) == 0

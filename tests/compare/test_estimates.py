@@ -65,23 +65,26 @@ def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("likely", "more", "said"),
     [
-        (41.2, 163.9, "about 41 to 160 s"),
-        (7.0, 7.3, "about 7 s"),
-        (0.2, 0.9, "about 1 s"),
-        (1234, 98765, "about 1200 to 99000 s"),
+        (41.2, 122.7, "about 41 s, 160 s if nothing is decided sooner"),
+        (7.0, 0.3, "about 7 s"),
+        (0.2, 0.7, "about 1 s"),
+        (1234, 97531, "about 1200 s, 99000 s if nothing is decided sooner"),
     ],
 )
-def test_seconds_have_two_digits(low: float, high: float, said: str) -> None:
-    assert estimates.span(low, high) == said
+def test_one_figure_is_likely_and_has_two_digits(
+    likely: float, more: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert estimates.announced(12, 0, likely, more, quiet(jobs=1)) == f"12 guests, 1 at a time: {said}"
 
 
 def test_other_work_on_the_machine_is_counted_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     work = quiet(jobs=2)
-    for load, said in ((0.0, "12 guests, 2 at a time, about 10 to 40 s"), (6.0, None)):
+    for load, said in ((0.0, "about 10 s"), (6.0, "about 40 s beside other work")):
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
-        line = estimates.announced("12 guests", 20.0, 80.0, work)
-        assert line == (said or "12 guests, 2 at a time, about 40 to 160 s beside other work")
+        line = estimates.announced(1, 11, 20.0, 0.0, work)
+        assert line == f"1 guest (11 of 12 are there), 2 at a time: {said}"
     assert estimates.crowding(dataclasses.replace(work, executor=Mock())) == 1.0

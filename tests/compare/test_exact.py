@@ -78,7 +78,7 @@ def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureF
     wanted = plan(write_workload(tmp_path / "mine"))
     measurement = Measurement.of(wanted, tmp_path, wanted.base.spec)
     exact.announce(measurement, wanted, Work(jobs=2, progress=Progress()))
-    assert capsys.readouterr().err.startswith("2 cases, 6 to 12 seeds: 12 to 24 guests, 2 at a time, about ")
+    assert capsys.readouterr().err.startswith("2 cases, 6 to 12 seeds: 12 guests, 2 at a time: about ")
 
 
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +170,8 @@ def test_instructions_that_move_beside_the_same_cycles_are_a_remark(
 def test_cycles_cannot_decide_without_a_model(tmp_path: Path) -> None:
     workload, _ = selection.select(write_workload(tmp_path / "mine"))
     with pytest.raises(UserError, match="--metric cycles: mine has no cost model"):
-        judge.require_metric("cycles", workload, modelled=False)
-    judge.require_metric("instructions", workload, modelled=False)
+        judge.metric_of(workload, "cycles", modelled=False)
+    judge.metric_of(workload, "instructions", modelled=False)
 
 
 MACHINES: dict[str, dict[str, tuple[float, ...]]] = {

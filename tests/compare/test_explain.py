@@ -258,6 +258,7 @@ def shown(
 def test_text() -> None:
     text = shown(explained())
     assert "base  v6.11\ntest  v6.12\n" in text
+    assert "cycles_per_op: 102.5 -> 162.5 (+58.5 %), the verdict's figure, of 6 seeds\n" in text
     assert "modelled cycles (zen4) per operation: 11.27 -> 11.3 (+0.3 %)" in text
     assert "instructions per operation: 28.7 -> 28.8 (+0.3 %)" in text
     lines = [" ".join(line.split()) for line in text.splitlines()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lab.compare.lines import met
+from lab.compare.lines import Access, differing, met, moved_for_nothing
 from lab.compare.profiles import ArmProfile
 from lab.guests.plugin import Line, Use, Window
 from lab.kernels.places import Places
@@ -31,7 +31,7 @@ def line(*uses: Use, essential: int, **more: object) -> Line:
 
 
 def profile(*lines: Line, operations: int = 10) -> ArmProfile:
-    (plain,) = test_plugin._parse(test_plugin.HEADER, test_plugin.WINDOW, test_plugin.PROFILE, test_plugin.END).windows
+    (plain,) = test_plugin.parse(test_plugin.HEADER, test_plugin.WINDOW, test_plugin.PROFILE, test_plugin.END).windows
     window: Window = msgspec.structs.replace(plain, lines=list(lines))
     table = SymbolTable([Label(TEXT, "t", "fput", 64), Label(TEXT + 64, "t", "fdget.isra.0", 64)])
     return ArmProfile(
@@ -55,6 +55,18 @@ def test_places_by_name_with_what_happened_per_operation() -> None:
     )
     assert (found.base.readers, found.base.writers) == (2, 1)
     assert found.test.moved == 0
+    assert differing([found, msgspec.structs.replace(found, test=found.base)]) == [found]
+
+
+def test_false_sharing_by_member_with_who_reads_and_writes_it() -> None:
+    near = line(use(TEXT, 0, stores=20), use(TEXT + 70, 16, loads=10), essential=10, cache="filp", size=48, slab=SLAB)
+    wanted = line(use(TEXT, 0, stores=20), essential=20)
+    (found,) = moved_for_nothing(profile(near, wanted))
+    assert (found.place, found.moved, found.false) == ("file.f_count.counter, f_path.dentry", 3.0, 2.0)
+    assert found.accesses == [
+        Access(member="file.f_count.counter", readers=[], writers=["fput"]),
+        Access(member="file.f_path.dentry", readers=["fdget"], writers=[]),
+    ]
 
 
 def test_pages_without_a_name_go_by_the_functions_that_move_them() -> None:

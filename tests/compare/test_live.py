@@ -14,7 +14,7 @@ import pytest
 
 from lab import report
 from lab.cli import ab, main
-from lab.compare import boots, certificates, comparison, live, live_guests, result_folders, round_runner
+from lab.compare import boots, certificates, comparison, live, live_guests, replay, result_folders, round_runner
 from lab.compare.boots import BootRecord, GuestSetup
 from lab.compare.plan import LivePlan, Plan
 from lab.compare.results import AbResult
@@ -286,6 +286,12 @@ def test_what_fits_into_a_budget_is_said_once(
     said = [number for number, line in enumerate(lines) if line.startswith("planned")]
     assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]
     assert lines[said[0] + 1].startswith("round 4, 10 s: ")
+
+
+def test_rounds_are_not_replayed(tmp_path: Path, host: Host) -> None:
+    measured(tmp_path, planned(tmp_path, max_rounds=2, fixed_rounds=True))
+    with pytest.raises(UserError, match="no two runs are equal to the last digit"):
+        replay.replay(str(tmp_path / "result"), quiet())
 
 
 def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:

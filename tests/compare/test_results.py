@@ -9,8 +9,8 @@ import pytest
 
 from lab.compare import result_folders, results
 from lab.core import records
-from lab.core.errors import UserError
-from lab.core.progress import QUIET
+from lab.core.errors import GuestFailed, GuestFailure, UserError
+from lab.core.progress import QUIET, Progress
 from lab.stats import multiple, verdict
 from lab.stats.verdict import Metric
 
@@ -125,3 +125,23 @@ def test_a_result_that_is_written_to_is_not_deleted() -> None:
         result_folders.delete(folder)
     result_folders.delete(folder)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyboardInterrupt(), "stopped; 1 run is kept. To go on: lab ab --resume "),
+        (GuestFailed(GuestFailure.PANIC, "it panicked"), "stopped; 1 run is kept. To go on: lab ab --resume "),
+        (GuestFailed(GuestFailure.REFUSED, "no such setting"), ""),
+        (UserError("no such case"), ""),
+    ],
+)
+def test_only_what_can_end_otherwise_is_to_go_on(
+    error: BaseException, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "one.json").touch()
+    with pytest.raises(type(error)), result_folders.kept(tmp_path, Progress()):
+        raise error
+    shown = capsys.readouterr().err
+    assert shown.startswith(said) if said else not shown

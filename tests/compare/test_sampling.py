@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
-from lab.compare import comparison, runs
+from lab.compare import comparison, runs, sampling
 from lab.compare.results import AbResult
 from lab.compare.runs import GuestRun, Run
 from lab.core import executor, records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests.run import RunningGuests
-from lab.stats.verdict import Outcome
+from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, Broken, FakeGuests, Formula, plan, pretend, write_workload
+from ..fakes.guest import FAULTS, WORKLOAD, Broken, FakeGuests, Formula, plan, pretend, write_workload
 from ..fakes.work import quiet
+from .test_state import a_run
 
 BOTH = ("small", "large")
 
@@ -331,9 +335,109 @@ def test_each_case_gets_a_guest_of_its_own_and_arms_take_turns_within_it(start: 
 
 
 def test_numbers_that_are_printed_undeclared_are_compared_where_the_workload_is_open(start: Start) -> None:
-    faults = WORKLOAD[WORKLOAD.index('[[metric]]\nname = "faults"') : WORKLOAD.index("[[case]]")]
-    text = WORKLOAD.replace(faults, "").replace("[[metric]]", "open_metrics = true\n[[metric]]", 1)
+    text = WORKLOAD.replace(FAULTS, "").replace("[[metric]]", "open_metrics = true\n[[metric]]", 1)
     _, measure = start(halved, text=text)
     metrics = {metric.name: metric for metric in measure().cases[0].metrics}
     assert metrics.keys() == {"throughput", "faults"}
     assert (metrics["faults"].unit, metrics["faults"].better, metrics["faults"].ratio) == ("as printed", "neither", 1.0)
+
+
+# ---- when seeds are enough
+
+
+CYCLES = Metric(name="cycles", unit="cycles", better="lower", primary=True)
+
+
+def weighed(
+    base: list[float], test: list[float], *, three_decide: bool = False, threshold: float = 0.02, max_seeds: int = 24
+) -> Comparison:
+    compared = compare_metric(CYCLES, base, test, threshold=threshold, exact=True)
+    return sampling.weigh(compared, three_decide=three_decide, threshold=threshold, max_seeds=max_seeds)
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.0, "same"), (1.01, "same"), (1.5, "regression"), (0.5, "improvement")])
+def test_three_seeds_decide_only_where_nothing_differs(factor: float, word: str) -> None:
+    base = [100.0, 100.0, 100.0]
+    test = [100.0 * factor] * 3
+    found = weighed(base, test)
+    assert (found.verdict, found.reason, found.more_blocks) == (
+        Outcome.UNKNOWN, f"{word} in 3 of 3 seeds, 6 decide", 3,
+    )  # fmt: skip
+    assert weighed(base, test, three_decide=True).verdict == word
+    assert weighed(base * 2, test * 2).verdict == word
+
+
+def test_an_effect_of_one_seed_is_named_and_never_the_same() -> None:
+    found = weighed([100.0] * 6, [100.0] * 5 + [148.0])
+    assert found.verdict == Outcome.UNKNOWN and found.reason.startswith("1 of 6 seeds: +48.0 %; interval wider than")
+    # So many others that the average is inside the threshold, whose noise hides nothing.
+    noise = [100.0, 100.1, 99.9, 100.05, 99.95] * 8
+    whole = compare_metric(CYCLES, [100.0] * 41, [*noise, 103.0], exact=True)
+    assert whole.verdict == Outcome.SAME
+    found = weighed([100.0] * 41, [*noise, 103.0])
+    assert (found.verdict, found.reason, found.more_blocks) == (
+        Outcome.UNKNOWN, "1 of 41 seeds: +3.0 %; 24 seeds cannot settle it", None,
+    )  # fmt: skip
+    assert weighed([100.0] * 40, noise).verdict == Outcome.SAME
+
+
+def test_what_twice_the_most_seeds_would_not_settle_says_so_after_six() -> None:
+    swings = [100.0 + (-1) ** seed * 20 for seed in range(6)]
+    found = weighed([100.0] * 6, swings)
+    assert not sampling.can_be_settled(found, 24)
+    assert found.reason == "interval wider than ±2 %; 24 seeds cannot settle it"
+    assert sampling.can_be_settled(weighed([100.0] * 5, swings[:5]), 24), "too early to tell"
+    assert sampling.can_be_settled(found, 4000) and not sampling.can_be_settled(found, 100)
+    mild = [100.0 + (-1) ** seed * 2 for seed in range(6)]
+    assert sampling.can_be_settled(weighed([100.0] * 6, mild), 24)
+    nothing = compare_metric(CYCLES, [float("nan")] * 6, [1.0] * 6, exact=True)
+    assert not sampling.can_be_settled(nothing, 24), "no number of seeds gives it a number"
+
+
+# ---- the whole cost
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "word", "deferred"),
+    [
+        ({}, {}, "improvement", (0, 0)),
+        ({}, {"nr_dirty": 90, "nr_writeback": 10}, "unknown", (0, 200_000)),
+        ({"nr_dirty": 100}, {"nr_dirty": 100}, "improvement", (200_000, 200_000)),
+        ({"nr_dirty": 100}, {"nr_dirty": -7}, "improvement", (200_000, 0)),
+    ],
+)
+def test_pages_that_are_still_to_be_written_are_deferred_work(
+    base: dict[str, int], test: dict[str, int], word: str, deferred: tuple[int, int]
+) -> None:
+    """100 pages of 4,000 cycles, left by two operations, take back what each gains."""
+    of_arm = {"base": base, "test": test}
+
+    def runs_of(arm: str, case: object) -> dict[int, Run]:
+        return dict.fromkeys(range(1, 7), a_run(arm, vmstat=of_arm[arm], costs={"counted_operations": 2}))
+
+    asked: Any = SimpleNamespace(threshold=0.02, alpha=0.01, max_seeds=24, metric=None)
+    series: Any = SimpleNamespace(runs_of=runs_of)
+    large: Any = SimpleNamespace(name="large")
+    primary = compare_metric(msgspec.structs.replace(CYCLES, name="cycles_per_op"), [1e6] * 6, [8e5] * 6, exact=True)
+    nothing = compare_metric(msgspec.structs.replace(CYCLES, name="deferred_cycles"), [0.0] * 6, [0.0] * 6, exact=True)
+    hopeless = weighed([100.0] * 6, [100.0 + (-1) ** seed * 8 for seed in range(6)])
+    assert hopeless.reason.endswith("; 24 seeds cannot settle it") and hopeless.more_blocks
+    hopeless = msgspec.structs.replace(hopeless, name="cycles_per_op")
+    assert sampling.weigh_whole(hopeless, [hopeless, nothing], series, large, asked)[0].reason == hopeless.reason
+    found, cost = sampling.weigh_whole(primary, [primary, nothing], series, large, asked)
+    assert found.verdict == word and cost is not None and cost.deferred is not None
+    assert (cost.deferred.base, cost.deferred.test) == deferred
+
+
+# ---- windows
+
+
+def test_windows_follow_their_scatter_and_not_their_place() -> None:
+    assert sampling.windows_wanted([[100.0, 100.0, 100.0]] * 6) == 0
+    assert sampling.windows_wanted([[130.0, 101.0, 100.0]] * 6) == 0, "the first one is dear in every guest"
+    assert sampling.windows_wanted([[100.0 + guest] * 3 for guest in range(6)]) == 0, "a seed's own level"
+    chance = random.Random(7)  # noqa: S311
+    one_percent = [[(100 + guest % 7) * chance.gauss(1, 0.01) for _ in range(3)] for guest in range(400)]
+    assert sampling.windows_wanted(one_percent) in (4, 5), "of 1 %, four have half a percent"
+    wild = [[100.0 * (1 + (guest + place) % 2) for place in range(3)] for guest in range(6)]
+    assert sampling.windows_wanted(wild) == 12, "and no more than that"

@@ -11,6 +11,8 @@ import pytest
 
 from lab.core import ansible
 from lab.core.ansible import PlaybookFailed
+from lab.core.errors import HostFailed
+from lab.guests import doctor
 
 PLAYBOOK = """\
 - name: Try
@@ -35,6 +37,7 @@ def test_words_arrive_as_they_are_and_a_failure_names_its_task(tmp_path: Path, m
     (home / "playbooks").mkdir(parents=True)
     (home / "playbooks" / "try.yml").write_text(PLAYBOOK)
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    monkeypatch.setenv("LC_ALL", "xx_YY.UTF-8")  # no such locale
     # Where temporary files are is the user's choice, spaces and all.
     spaced = tmp_path / "my tmp"
     spaced.mkdir()
@@ -49,6 +52,17 @@ def test_words_arrive_as_they_are_and_a_failure_names_its_task(tmp_path: Path, m
     assert json.loads((tmp_path / "said").read_text()) == {"words": words, "tag": "a tag"}
     assert not (tmp_path / "canary").exists()
     assert not list(spaced.iterdir())
+
+
+def test_a_system_without_pseudo_terminals_is_told_how_to_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError("out of pty devices")
+
+    monkeypatch.setattr(os, "openpty", refuse)
+    with pytest.raises(HostFailed, match="no pseudo-terminal can be opened") as caught:
+        ansible.play("gone", {})
+    assert "mount -t devpts" in str(caught.value.hint)
+    assert doctor._terminals().state == "missing"
 
 
 def test_a_playbook_that_is_not_there_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,13 @@ import click
 import pytest
 
 import lab
+from lab.compare import result_folders
 from lab.core.records import Record
 from lab.workloads import selection
 from lab.workloads.spec import Workload
 
-from . import dryrun
+from ..fakes import result as fakeresult
+from . import blocks, dryrun
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.append(str(TOP / "docs" / "_ext"))
@@ -93,3 +95,11 @@ def test_every_stored_record_is_on_the_page() -> None:
     missing = _with_schema() - WRITTEN - set(listed)
     assert not missing, f"docs/formats.md has nothing of {missing}"
     assert not WRITTEN - _with_schema()
+
+
+@pytest.mark.usefixtures("own_home")
+def test_the_example_in_python_reads_a_stored_result(capsys: pytest.CaptureFixture[str]) -> None:
+    document = fakeresult.result(fakeresult.SLOWER)
+    fakeresult.store(result_folders.results_dir() / document.result, document)
+    exec(blocks.files((TOP / "docs" / "python.md").read_text())["cases.py"], {})  # noqa: S102 - the page's own example
+    assert capsys.readouterr().out.startswith(f"{document.cases[0].workload} {document.cases[0].case} regression ")

@@ -9,6 +9,7 @@ from lab.bisection.answer import Answer, Culprit, Function, Proof, Step
 from lab.bisection.commit_range import Candidate, History
 from lab.compare import matrix_results
 from lab.compare.explain import Explanation, FunctionRow, StoredExplanation, remember
+from lab.compare.lines import MetLine, Moves
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixResult
 from lab.core import records
 from lab.report.inputs import StoredBisection, StoredMatrix
@@ -61,6 +62,7 @@ def answer(commits: int = 30, title: str = "change {}", **more: Any) -> Answer:
     proof = Proof(
         confirmed=True, same_image=False, fresh=compared(CYCLES, FAST, SLOW), result="proof",
         reverted=compared(CYCLES, SLOWER, FAST), functions=[Function(name=title, space="kernel", base=1.0, test=9.0)],
+        lines=[MetLine(place=f"file.{title}", functions=["fput"], base=Moves(), test=Moves(moved=2.0, false=1.5))],
         note=title,
     )  # fmt: skip
     path = [

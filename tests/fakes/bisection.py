@@ -26,40 +26,16 @@ from lab.guests import exact
 from lab.guests import image as guest_image
 from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseOutcome, GuestReport
-from lab.guests.exact import Qemu
 from lab.guests.image import Image
 from lab.guests.run import RunningGuests
 from lab.kernels import trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
+from .guest import HEAD, QEMU
 from .kernel import WHO, commit_all, git, write_kernel
 
-WORKLOAD = """\
-schema = 1
-name = "mine"
-story = "a story"
-memory_mb = 512
-vcpus = 1
-program = "/usr/bin/mine"
-argv = ["--case", "{case}"]
-model = "none"
-
-[[metric]]
-name = "throughput"
-unit = "op/s"
-better = "higher"
-primary = true
-description = "operations per second"
-
-[[case]]
-name = "large"
-
-[[case]]
-name = "small"
-"""
-
-QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+WORKLOAD = HEAD + '[[case]]\nname = "large"\n\n[[case]]\nname = "small"\n'
 Dice = random.Random
 
 
@@ -168,13 +144,14 @@ class Guests:
     """Stands in for `runs.measure`.
 
     Under a cost model, cycles are a million divided by the throughput. counts: the instructions by the fate. whole:
-    likewise what is beside the caller's cost.
+    likewise what is beside the caller's cost. settings: likewise what the guest reports of its own.
     """
 
     def __init__(self, value: Value = plain) -> None:
         self.value = value
         self.counts: Callable[[float], float] = lambda fate: 1000.0
         self.whole: Callable[[float], dict[str, float]] = lambda fate: {}
+        self.settings: Callable[[float], dict[str, str]] = lambda fate: {}
         self.calls: list[tuple[str, int]] = []
         self.failures: dict[str, int] = {}
 
@@ -187,6 +164,8 @@ class Guests:
         time.sleep(float(os.environ.get("FAKE_RUN_S", "0")))
         if fate in ("panic", "oops", "no-report"):
             raise GuestFailed(GuestFailure(fate), "the guest's kernel panicked: Oh dear")
+        if fate == "workload":
+            raise GuestFailed(GuestFailure.WORKLOAD, "the command exited with status 1: Oh dear")
         if fate == "host" or self.failures.get(commit, 0) > 0:
             self.failures[commit] = self.failures.get(commit, 0) - 1
             raise GuestFailed(GuestFailure.QEMU_DIED, "QEMU died with signal 9: no message")
@@ -202,7 +181,7 @@ class Guests:
             commands={case.name: bench.workload.command(case) for case in cases},
             kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1,
             argv=["qemu", "-kernel", str(arm.kernel.image(bench.machine))],
-            report=GuestReport(cases=outcomes, complete=True),
+            report=GuestReport(cases=outcomes, complete=True, settings=self.settings(float(fate))),
             costs={
                 outcome.name: {
                     "cycles_per_op": 1e6 / outcome.metrics["throughput"],
@@ -230,9 +209,9 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
         (KernelSpec, "obtain"): obtain,
         (guest_image, "obtain"): lambda progress, **_: (image, folder),
         (guest_initrd, "pack_initrd"): lambda image, workload: initrd,
-        (exact, "find_qemu"): lambda command="", guests=None: QEMU,
+        (exact, "find_qemu"): lambda *_, **__: QEMU,
         (runs, "measure"): guests.measure,
-        (proof.Prover, "_functions"): lambda self, folder, result: [],
+        (proof.Prover, "_explained"): lambda self, folder, result: ([], []),
     }
 
 

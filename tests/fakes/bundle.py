@@ -64,9 +64,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StoredCompariso
     pretend(monkeypatch, tmp_path, FakeGuests(lambda *_: 0.0))
     monkeypatch.setattr(runs, "measure", measure)
     program = write_qemu(tmp_path / "qemu")
-    monkeypatch.setattr(
-        exact, "find_qemu", lambda command="", guests=None: Qemu(path=str(program), version=VERSION, numbers=(7, 2))
-    )
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: Qemu(path=str(program), version=VERSION, numbers=(7, 2)))
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: _kernel(tmp_path, Path(spec.source.path).name))
     image = Image(
         schema=1, name="guest", key="i", sha256="s", suite="bookworm", compiler="gcc",

@@ -20,10 +20,10 @@ from lab.guests.channel import CaseFailure, CaseOutcome, GuestReport
 from lab.guests.exact import Qemu
 from lab.guests.image import Image
 from lab.guests.run import RunningGuests
-from lab.kernels.files import FileSource
+from lab.kernels.file_source import FileSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
-WORKLOAD = """\
+HEAD = """\
 schema = 1
 name = "mine"
 story = "a story"
@@ -40,13 +40,17 @@ better = "higher"
 primary = true
 description = "operations per second"
 
+"""
+FAULTS = """\
 [[metric]]
 name = "faults"
 unit = "faults"
 better = "lower"
 description = "page faults"
 
-[[case]]
+"""
+WORKLOAD = f"""\
+{HEAD}{FAULTS}[[case]]
 name = "small"
 control = true
 
@@ -176,6 +180,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests)
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
     monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     monkeypatch.setattr(guest_initrd, "pack_initrd", lambda image, workload: initrd)
-    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: QEMU)
     monkeypatch.setattr(runs, "measure", guests.measure)
     return guests

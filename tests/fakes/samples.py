@@ -13,10 +13,10 @@ NIGHTS = 400
 _ROWS = 20_000
 
 
-def fill(url: str, *, samples: int) -> None:
+def fill(path: str, *, samples: int) -> None:
     """Fill an empty database: one result a night, as many cases as it takes, a step of 5 % in the last third."""
     cases = -(-samples // (NIGHTS * SEEDS))
-    with opened(url) as base, base.writing() as connection:
+    with opened(path) as base, base.writing() as connection:
         connection.execute(sa.insert(schema.results), [_result(night) for night in range(1, NIGHTS + 1)])
         connection.execute(sa.insert(schema.series), [_series(number) for number in range(1, cases + 1)])
         nights = range(1, NIGHTS + 1)
@@ -28,16 +28,16 @@ def fill(url: str, *, samples: int) -> None:
             connection.execute(sa.insert(schema.samples), values)
 
 
-def trend(url: str, case: str = "case-1") -> Trend:
+def trend(path: str, case: str = "case-1") -> Trend:
     """What `lab history trend` reads."""
-    with opened(url) as base, base.reading() as connection:
+    with opened(path) as base, base.reading() as connection:
         one, also = trends.choose(trends.list_series(connection, SeriesFilter(workload="many", case=case)))
         return trends.trend(connection, one, also=also)
 
 
 def _result(night: int) -> dict[str, object]:
     texts = dict.fromkeys(("kind", "mode", "base", "test", "verdict", "reason", "fingerprint", "plan", "stamp"), "")
-    return {"key": night, "origin": "bench", "id": f"r{night}", "started": f"{night:04}", "night": night, **texts}
+    return {"key": night, "id": f"r{night}", "started": f"{night:04}", "night": night, **texts}
 
 
 def _series(number: int) -> dict[str, object]:

@@ -20,7 +20,7 @@ from lab.atlas import plan as atlas_plan
 from lab.core import paths
 from lab.core.errors import LabError
 from lab.guests import costs, hardware, plugin
-from lab.kernels import files, symbols
+from lab.kernels import file_source, files, symbols
 from lab.nightly import plan as nightly_plan
 from lab.report.bundle import contents, write
 from lab.report.bundle import replay as bundle_replay
@@ -150,7 +150,7 @@ def test_a_kernel_is_read_or_refused(tally: Tally, tmp_path: Path, monkeypatch: 
         (tmp_path / name).write_bytes(content)
 
     def read(path: Path) -> None:
-        source = files.resolve(path)
+        source = file_source.resolve(str(path))
         assert "/" not in source.release
         found = files.prebuilt(path, symbols=None)
         files.kconfig_of(path)

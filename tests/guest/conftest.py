@@ -37,7 +37,7 @@ OLD, NEW = "deb:6.1", "deb:6.12"
 CACHE, DATA = Path(".cache/kernel-ab-lab"), Path(".local/share/kernel-ab-lab")
 STORE = Path(os.environ.get("LAB_TEST_STORE", "/var/tmp/lab-test-store"))  # noqa: S108 - the name is shared by intent
 STORED = (
-    *(CACHE / name for name in ("ccache", "debs", "images", "kconfig", "kernels", "packages", "requests")),
+    *(CACHE / name for name in ("ccache", "debs", "images", "kconfig", "kernels", "packages", "qemu", "requests")),
     *(CACHE / name for name in ("snapshots", "vmlinux", "work")),
     DATA / "trees",
 )

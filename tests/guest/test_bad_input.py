@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
-from lab.core.errors import GuestFailed
-from lab.guests import exact, run
-from lab.kernels.architecture import MachineType
 
 from .conftest import NEW, Lab
 
@@ -76,54 +71,28 @@ def test_a_workload_that_fails_is_told_from_one_that_ran_out_of_memory(lab: Lab,
     assert "memory" in line
 
 
-@pytest.mark.parametrize(
-    ("case", "words"),
-    [
-        ("marks", "the guest's operations and code take more than 64 MiB to count"),
-        ("code", "the guest's operations and code take more than 64 MiB to count"),
-        ("memory", "ran out of memory"),
-        ("number", "never reported its metric"),
-    ],
-)
-def test_a_harmful_guest_costs_its_memory_and_no_more_than_256_mib(
-    lab: Lab, open_folder: Path, case: str, words: str
-) -> None:
-    """harm.c has more of them; these are the ones that end soon."""
+@pytest.mark.parametrize("case", ["marks", "code"])
+def test_a_harmful_guest_costs_its_memory_and_no_more_than_256_mib(lab: Lab, open_folder: Path, case: str) -> None:
     harm = Path(shutil.copytree(Path(__file__).with_name("harm"), open_folder / "harm"))
     words_of_it = ("-w", f"{harm}:{case}", "--seeds", "1", "--jobs", "1", "--guest-timeout", "300s")
     said, seen = _watched(lab, open_folder / "result", "--base", NEW, "--test", f"{NEW}@thp=never", *words_of_it)
-    assert words in said, said
+    assert "the guest's operations and code take more than 64 MiB to count" in said, said
     assert 0 < max(_anonymous_kib(status) for status in seen) < (512 + 256) << 10
 
 
-def _hostile(folder: Path, harm: str) -> Path:
-    """A kernel that means harm, in a folder of its own."""
-    kernel, source = folder / "kernel" / "vmlinux", Path(__file__).with_name("hostile") / "kernel.S"
-    kernel.parent.mkdir()
-    options = ("-nostdlib", "-static", "-Wl,-Ttext=0x1000000", "-Wl,--build-id=none", "-Wl,-e,start")
-    subprocess.run(["gcc", f"-D{harm}", *options, "-o", kernel, source], check=True)
-    kernel.chmod(0o644)
-    return kernel
-
-
-HUNG = "the guest hung before it printed anything"
-ENDS = ("the guest hung", "QEMU died by signal", "reset the machine, or switched it off", "its init never reported")
-"""What a kernel comes to that writes where devices are: its console and its power, too."""
-
-
-@pytest.mark.parametrize(
-    ("harm", "ends"),
-    [("OFF", (HUNG,)), ("SPIN", (HUNG,)), *((harm, ENDS) for harm in ("PORTS", "MMIO", "FILL"))],
-)
-def test_a_kernel_that_means_harm_is_confined_and_named(
-    lab: Lab, open_folder: Path, harm: str, ends: tuple[str, ...]
-) -> None:
+def test_a_kernel_that_means_harm_is_confined_and_named(lab: Lab, open_folder: Path) -> None:
     """Without privileges and behind seccomp; it writes nowhere but into its guest's folder."""
-    kernel = _hostile(open_folder, harm)
+    kernel, source = open_folder / "kernel" / "vmlinux", Path(__file__).with_name("hostile") / "kernel.S"
+    kernel.parent.mkdir()
+    link = ("-nostdlib", "-static", "-Wl,-Ttext=0x1000000", "-Wl,--build-id=none", "-Wl,-e,start")
+    subprocess.run(["gcc", *link, "-o", kernel, source], check=True)
+    kernel.chmod(0o644)
     arms = ("--base", f"file:{kernel}", "--test", f"file:{kernel}@thp=never")
     words_of_it = ("-w", "alloc-burst:layout-512k", "--seeds", "1", "--jobs", "1", "--guest-timeout", "10s")
     folder = open_folder / "result"
     said, seen = _watched(lab, folder, *arms, *words_of_it)
+    # Its stores reach devices, the console and the power among them.
+    ends = ("the guest hung", "QEMU died by signal", "reset the machine, or switched it off", "its init never reported")
     assert any(end in said for end in ends), said
     assert "(log: " in said and "lab doctor" not in said, said
     assert 0 < max(_anonymous_kib(status) for status in seen) < (640 + 256) << 10
@@ -131,34 +100,6 @@ def test_a_kernel_that_means_harm_is_confined_and_named(
     assert [path.name for path in kernel.parent.iterdir()] == ["vmlinux"]
     written = [path for path in folder.rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in written) <= 64 << 20
-
-
-@pytest.mark.parametrize("harm", ["PORTS", "MMIO", "FILL"])
-def test_a_pc_bears_a_kernel_that_means_harm(open_folder: Path, harm: str) -> None:
-    """q35 has more devices; a bare vmlinux gets it where the other arm needs it."""
-    qemu = exact.find_qemu()
-    guest = exact.ExactGuest(qemu=qemu, machine=MachineType.Q35_PVH, vcpus=1, memory_mb=640, cmdline=["quiet"])
-    (open_folder / run.INITRD).write_bytes(b"")
-    argv = guest.argv(kernel=_hostile(open_folder, harm), folder=open_folder, root=open_folder)
-    peaks: list[int] = []
-
-    def watch(process: subprocess.Popen[bytes]) -> None:
-        def look() -> None:
-            status = Path(f"/proc/{process.pid}/status")
-            with suppress(OSError):
-                while found := dict(line.split(":", 1) for line in status.read_text().splitlines()):
-                    peaks.append(_anonymous_kib(found))
-                    time.sleep(0.05)
-
-        threading.Thread(target=look, daemon=True).start()
-
-    ended = run.boot(
-        [*argv, *exact.sandbox(qemu.path)], folder=open_folder, timeout_s=10, on_start=watch, file_max=run.FILE_MAX
-    )
-    with pytest.raises(GuestFailed, match="|".join(ENDS)) as caught:
-        run.read_report(ended)
-    assert caught.value.exit_status == 4
-    assert 0 < max(peaks) < (640 + 256) << 10
 
 
 def _watched(lab: Lab, folder: Path, *words: str) -> tuple[str, list[dict[str, str]]]:

@@ -70,11 +70,6 @@ def test_another_user_gets_every_number_to_the_last_digit(stranger: Lab, folder:
     assert not list(stranger.home.glob(".cache/*/kernels/*")), "nothing was built"
 
 
-def test_a_packed_bundle_is_run_as_it_is(stranger: Lab, folder: Path) -> None:
-    again = stranger.json("replay", str(stranger.home / "got.tar.zst"))
-    assert (again["guests"], again["differences"], again["environment"]) == (4, [], [])
-
-
 def test_a_plain_shell_gets_the_same_bytes(stranger: Lab, folder: Path, lab: Lab, measured: Any) -> None:
     words = stranger.as_user("env", "-i", "PATH=/usr/bin:/bin", f"OUT={stranger.home}/out", "sh", f"{folder}/run.sh")
     done = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
@@ -97,17 +92,3 @@ def test_the_plugin_of_the_bundle_can_be_compiled_by_hand(stranger: Lab, folder:
     done = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{name}/costs.jsonl: OK" in done.stdout
-
-
-def test_another_qemu_is_said(stranger: Lab, folder: Path) -> None:
-    program = stranger.home / "qemu"
-    program.write_text(
-        "#!/bin/sh\n"
-        "if [ \"$1\" = --version ]; then echo 'QEMU emulator version 8.9.9 (another)'; exit; fi\n"
-        'exec qemu-system-x86_64 "$@"\n'
-    )
-    program.chmod(0o755)
-    again = stranger.json("replay", str(folder), "--qemu", str(program))
-    (said,) = again["environment"]
-    assert said.startswith("qemu (") and said.endswith("then, 8.9.9 (another) here)")
-    assert again["differences"] == [], "it is the same one behind that name"

@@ -83,7 +83,7 @@ def first(story: Lab, reader: Path) -> First:
     return First(done, json.loads(_run("lab report latest --json", story, reader).stdout))
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/workloads.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/workloads.md", "docs/own-workload.md"])
 def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path, first: First) -> None:
     exact = False
     text = (CHECKOUT / name).read_text()

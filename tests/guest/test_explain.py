@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,12 +98,21 @@ def test_a_comparison_explains_itself_from_its_own_guests(explained: Any) -> Non
     assert metrics["dtlb_misses"]["ratio"] < 0.1, "walks of the page table, of which huge pages need fewer"
 
 
-def test_the_chart_and_the_folded_stacks_are_written(lab: Lab, explained: Any) -> None:
-    svg, folded = lab.home / "why.svg", lab.home / "why.folded"
-    text = lab.run("explain", explained["result"], "--svg", str(svg), "--folded", str(folded)).stdout
+@pytest.mark.smoke
+def test_the_chart_and_the_call_chains_are_written(lab: Lab, explained: Any) -> None:
+    svg, graph, folded = (lab.home / name for name in ("why.svg", "flame.svg", "why.folded"))
+    files = ("--svg", str(svg), "--flame-graph", str(graph), "--folded", str(folded))
+    text = lab.run("explain", explained["result"], *files).stdout
     assert "modelled cycles" in text
-    assert "__handle_mm_fault" in Path(svg).read_text()
-    assert any(line.startswith("test;kernel;") for line in folded.read_text().splitlines())
+    assert "__handle_mm_fault" in svg.read_text() and "__handle_mm_fault" in graph.read_text()
+    stacks = dict(line.rsplit(" ", 1) for line in folded.read_text().splitlines())
+    faults = [stack for stack in stacks if stack.startswith("test;") and stack.endswith(";__handle_mm_fault_[k]")]
+    assert faults and all(";asm_exc_page_fault_[k];exc_page_fault_[k];" in stack for stack in faults)
+    # The chains come from guests of their own, with the same numbers.
+    for arm in ("base", "test"):
+        rows = explained["explain"]["rows"]
+        whole = sum(int(cost) for stack, cost in stacks.items() if stack.startswith(f"{arm};"))
+        assert whole == sum(row[f"{arm}_cycles"] for row in rows)
 
 
 def test_the_cpu_of_the_guests_and_what_the_kernels_look_for_in_it(lab: Lab, explained: Any) -> None:

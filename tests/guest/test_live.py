@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,20 +43,6 @@ def test_both_arms_have_the_same_guest(compared: Any) -> None:
     assert "-S" in base["qemu"] and not any("netdev" in word for word in base["qemu"])
 
 
-@pytest.mark.parametrize("form", ["text", "html", "md", "junit", "csv", "openmetrics"])
-def test_reports_of_it(lab: Lab, compared: Any, form: str) -> None:
-    done = lab.run("report", compared["result"], "--format", form)
-    assert done.returncode == 0 and "layout-4632k" in done.stdout, done.stderr
-
-
-def test_what_cannot_be(lab: Lab, compared: Any) -> None:
-    both = ("--base", NEW, "--test", NEW)
-    assert "not enough CPUs" in lab.refused(2, *AB, *both, "--cpus", "4096")
-    assert "requires --mode exact" in lab.refused(2, *AB, *both, "--seeds", "3")
-    assert "require --mode live" in lab.refused(2, "ab", "--mode", "exact", *both, "--duet")
-    assert "no two runs are equal to the last digit" in lab.refused(2, "replay", compared["result"])
-
-
 @pytest.mark.build
 def test_a_command_in_a_kernel(story: Lab) -> None:
     done = story.run("shell", "--accel", "tcg", TEST, "--", "sh", "-c", "uname -r; ls /usr/bin/fio; exit 7")
@@ -84,9 +69,3 @@ def _commands() -> list[str]:
         with suppress(OSError):
             found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return found
-
-
-def test_the_document_follows_its_schema(compared: Any) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((Path(__file__).parents[2] / "reports" / "schemas" / "lab.ab-1.json").read_text())
-    jsonschema.validate(compared, schema)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
+from ..fakes import packages
 from .conftest import NEW, OLD, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.network]
@@ -30,6 +33,30 @@ def test_a_kernel_file_is_the_kernel_it_came_from(lab: Lab) -> None:
     assert document["verdict"] == "same"
     assert document["base"]["build"] == document["test"]["build"]
     assert document["base"]["release"].startswith("6.12.") and document["base"]["commit"] is None
+
+
+def test_one_kernel_in_packages_of_three_distributions(lab: Lab) -> None:
+    """An rpm as Fedora lays it out, a package of pacman and one of dpkg give the numbers of the kernel inside."""
+    (debian,) = lab.json("kernel", "build", NEW)["kernels"]
+    image, release = Path(debian["files"]["bzImage"]), debian["release"]
+    places = {"rpm": f"lib/modules/{release}", "pacman": f"usr/lib/modules/{release}", "deb": "boot"}
+    specs = [NEW]
+    for kind, place in places.items():
+        made = lab.home / "packages" / kind
+        folder = made / "files" / place
+        folder.mkdir(parents=True)
+        for file in (image, *image.parent.glob("config-*"), *image.parent.glob("System.map-*")):
+            shutil.copy(file, folder / (file.name if kind == "deb" else file.name.removesuffix(f"-{release}")))
+        specs.append(f"file:{getattr(packages, kind)(made / 'files', made)}")
+    words = ("-w", "syscalls:getppid,pipe-stream", "--seeds", "3")
+    documents = [lab.json("ab", *arms, *words) for arms in (specs[:2], specs[2:])]
+    assert [document["verdict"] for document in documents] == ["same", "same"]
+    assert len({document[arm]["build"] for document in documents for arm in ("base", "test")}) == 1
+    assert len({document["environment"]["fingerprint"] for document in documents}) == 1
+    for cases in zip(*(document["cases"] for document in documents), strict=True):
+        for metrics in zip(*(case["metrics"] for case in cases), strict=True):
+            samples = [metric[arm] for metric in metrics for arm in ("base", "test")]
+            assert samples == [samples[0]] * 4, metrics[0]["name"]
 
 
 @pytest.mark.network

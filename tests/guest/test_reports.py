@@ -12,7 +12,7 @@ pytestmark = pytest.mark.guest
 
 SLOWER = "alternate-2048k-1400k"
 CASES = f"alloc-burst:{SLOWER},layout-512k,single-2052k"
-FORMATS = ("text", "md", "mail", "html", "json", "csv", "junit", "ktap", "openmetrics")
+FORMATS = ("text", "md", "mail", "html", "json", "csv", "junit", "openmetrics")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from lab.cli import main
 from lab.core import ansible
-from lab.guests import doctor, exact
+from lab.guests import backports, doctor, exact
 from lab.kernels import architecture
 
 DPKG_QUERY = "#!/bin/sh\ncat <<END\n{}\nEND\n"
@@ -87,6 +87,7 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(ansible, "play", lambda name, variables: found.append({"name": name, **variables}))
     monkeypatch.setattr("lab.cli.doctor.examine", lambda _: [])
+    monkeypatch.setattr(doctor, "add_contention", lambda *_: None)
     return found
 
 
@@ -139,8 +140,10 @@ def test_the_doctor_names_what_guests_of_other_architectures_need(installed: Cal
 
 def test_a_qemu_that_cannot_end_turns_limits_contention(monkeypatch: pytest.MonkeyPatch) -> None:
     old = exact.Qemu(path="/bin/true", version="7.2.22", numbers=(7, 2))
-    monkeypatch.setattr(exact, "find_qemu", lambda _: old)
-    found = doctor._contention("qemu")
+    monkeypatch.setattr(exact, "_qemu_at", lambda *_: old)
+    monkeypatch.setattr(backports, "suite", lambda: "trixie-backports")
+    found = doctor._contention("true")
     assert found.state == "limited" and "version 10.0 or newer, qemu_get_cpu" in found.text
+    assert found.remedy and found.remedy.startswith("run `lab doctor --install`, which unpacks that of trixie-")
     monkeypatch.setattr(exact, "missing_for_contention", lambda *_: [])
-    assert doctor._contention("qemu").state == "ok"
+    assert doctor._contention("true").state == "ok"

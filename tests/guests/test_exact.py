@@ -233,8 +233,6 @@ def test_a_qemu_that_cannot_end_turns_is_named_with_what_it_lacks(tmp_path: Path
     assert needs is not None
     old = Qemu(path="/bin/true", version="7.2.22", numbers=(7, 2))
     assert exact.missing_for_contention(old, needs) == ["version 10.0 or newer", *needs.symbols]
-    with pytest.raises(HostFailed, match=r"version 10\.0 or newer, qemu_get_cpu, cpu_exit"):
-        exact.require_contention(old, exact.exact_machine())
     source = tmp_path / "exports.c"
     source.write_text("".join(f"int {name};" for name in needs.symbols))
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "exports.so", source], check=True)

@@ -46,7 +46,7 @@ def _arm(folder: Path, name: str, file_system: str | None, options: str) -> Arm:
     image, config = boot / "vmlinuz-6.99", boot / "config-6.99"
     image.touch()
     config.write_text(options)
-    found = replace(kernel(name), bzimage=image, config=config)
+    found = replace(kernel(name), bzimage=image, config=config, modules=_modules(folder))
     return Arm(name=name, kernel=found, settings={"mount.fs": file_system} if file_system else {})
 
 

@@ -36,11 +36,11 @@ def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name
     assert machine.cost.instruction.estimate
 
 
-@pytest.mark.parametrize("name", hardware.names())
+@pytest.mark.parametrize("name", hardware.names(None))
 def test_every_machine_says_what_its_kernel_mitigates(name: str) -> None:
     machine = hardware.load(name)
     assert {"meltdown", "mds", "spectre_v1", "spectre_v2", "spec_store_bypass"} <= machine.reports().keys()
-    assert machine.guest and machine.guest.mitigated
+    assert machine.architecture != "x86_64" or (machine.guest and machine.guest.mitigated)
     assert all(len(one.source) > 10 for one in machine.mitigations.values())
 
 

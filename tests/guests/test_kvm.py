@@ -36,7 +36,7 @@ def probing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None,
         return cpu, reason
 
     monkeypatch.setattr(paths, "cache_dir", lambda *parts: tmp_path)
-    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: QEMU)
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: QEMU)
     monkeypatch.setattr(kvm, "kernels_to_try", lambda: iter([tmp_path / "kernel"]))
     monkeypatch.setattr(kvm, "probe_kvm", probe)
     return asked
@@ -70,7 +70,7 @@ def test_a_yes_is_kept_until_qemu_changes_or_somebody_asks_anew(
     kvm.require("qemu", device, anew=True)
     assert len(asked) == 2, "the doctor asks anew"
     other = Qemu(path="/q", version="10.0", numbers=(10, 0))
-    monkeypatch.setattr(exact, "find_qemu", lambda command="", guests=None: other)
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: other)
     kvm.require("qemu", device, guest_timeout_s=900)
     assert asked == [300.0, 300.0, 900], "another QEMU is another question, and has the time that guests have"
 

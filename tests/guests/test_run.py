@@ -190,6 +190,13 @@ def test_failures(tmp_path: Path, kind: str, words: str, left: dict[str, object]
         assert caught.value.log is not None
 
 
+def test_a_sysctl_that_is_refused_is_spelled_right(tmp_path: Path) -> None:
+    refused = {"t": "refused", "name": "sysctl.vm.swapines", "value": "1", "error": "No such file"}
+    with pytest.raises(GuestFailed) as caught:
+        guest_run.read_report(ended(tmp_path, report=whole(HELLO, refused, BEGIN, END)))
+    assert "did you mean sysctl.vm.swappiness" in (caught.value.hint or "")
+
+
 def test_flags_that_no_cpu_has_are_qemus(tmp_path: Path) -> None:
     flags = "[ 1.0] RSP: 0018:ffffc90000617a48 EFLAGS: %s\n"
     for word, wrong in (("00000246", False), ("003fffff", False), ("00400246", True), ("052476aa", True)):

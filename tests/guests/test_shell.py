@@ -9,12 +9,13 @@ import termios
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from lab.cli import kernel as cli_kernel
 from lab.cli import main
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.guests import exact, kvm, live_machine, shell
+from lab.guests import exact, kvm, shell
 from lab.kernels.kernel import KernelSpec
 
 from ..fakes.guest import QEMU, kernel
@@ -22,24 +23,33 @@ from ..fakes.guest import QEMU, kernel
 QUIET = Progress(quiet=True)
 
 
-def test_a_command_runs_with_the_specs_settings() -> None:
-    settings = {"thp": "never", "sysctl.vm.swappiness": "10", "cmdline.quiet": "", "env.A": "x y"}
-    words = shell.guest_options(["echo", "a b"], settings)
-    assert words[words.index("--append") + 1] == "panic=-1 loglevel=7 quiet"
-    assert words[words.index("--exec") + 1].split("; ") == [
-        "echo never > /sys/kernel/mm/transparent_hugepage/enabled", "sysctl -w vm.swappiness=10",
-        "export A='x y'", "exec echo 'a b'",
-    ]  # fmt: skip
-    assert "--exec" not in shell.guest_options([], {})
+GUEST = shell.ShellGuest(qemu=QEMU, accelerator="tcg", cpu="max", cpus=2, memory_mb=512)
 
 
-def test_a_shell_needs_a_terminal_and_a_kernel_that_mounts_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_runs_with_the_specs_settings(tmp_path: Path) -> None:
+    settings = {"thp": "never", "sysctl.vm.swappiness": "10", "cmdline.quiet": "", "cmdline.a": "b", "env.A": "x y"}
+    words = shell.qemu_argv(GUEST, Path("/vmlinuz"), tmp_path, ["true"], settings)
+    assert words[-1] == "console=ttyS0 rdinit=/lib/lab/shell panic=-1 reboot=t loglevel=7 quiet a=b"
+    assert [word for word in words if word.startswith("isa-serial")] == [
+        f"isa-serial,chardev={name}" for name in ("console", "out", "err", "status")
+    ]
+    assert "stdio,id=console,mux=on,signal=off" in shell.qemu_argv(GUEST, Path("/vmlinuz"), tmp_path, [], {})
+    script = shell.init_script(["echo", "a b"], settings).splitlines()
+    assert (
+        script.index("echo never > /sys/kernel/mm/transparent_hugepage/enabled")
+        < script.index("sysctl -w vm.swappiness=10")
+        < script.index("stty -F /dev/ttyS1 raw")
+    )
+    (last,) = (line for line in script if "exec echo" in line)
+    assert "'A=x y' sh -c 'exec echo '\"'\"'a b'\"'\"'' </dev/null >/dev/ttyS1 2>/dev/ttyS2" in last
+    assert "</dev/ttyS0 >/dev/ttyS0" in shell.init_script([], {})
+    subprocess.run(["sh", "-n"], input="\n".join(script), text=True, check=True)
+
+
+def test_a_shell_needs_a_terminal_and_has_no_file_system() -> None:
     with pytest.raises(UserError, match="needs a terminal"):
         shell.require_terminal([])
     shell.require_terminal(["true"])
-    monkeypatch.setattr("lab.kernels.kernel.Kernel.configuration", lambda kernel: {"CONFIG_9P_FS": "m"})
-    with pytest.raises(UserError, match=r"not built in .*: CONFIG_9P_FS, CONFIG_NET_9P_VIRTIO"):
-        shell.prepare(kernel("one"), ["true"], settings={}, progress=QUIET)
     with pytest.raises(UserError, match=r"a shell's root has no mount\.fs"):
         shell.prepare(kernel("one"), ["true"], settings={"mount.fs": "ext4"}, progress=QUIET)
 
@@ -53,47 +63,47 @@ def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.
 
 @pytest.fixture
 def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The program that `lab shell` takes for vng."""
-    vng = tmp_path / "vng"
-    vng.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
-    vng.chmod(0o755)
+    """The program that `lab shell` takes for QEMU."""
+    program = tmp_path / "qemu"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(live_machine, "find_vng", lambda: str(vng))
-    monkeypatch.setattr(exact, "find_qemu", lambda command="": QEMU)
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: structs.replace(QEMU, path=str(program)))
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel("one"))
     monkeypatch.setattr(cli_kernel, "resolve", lambda *_, **__: kernel("one").spec)
-    monkeypatch.setattr(shell, "prepare", lambda *_, **__: tmp_path)
+    (tmp_path / "root.cpio").write_bytes(b"archive")
+    monkeypatch.setattr(shell, "prepare", lambda *_, **__: tmp_path / "root.cpio")
     monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host,-arch-capabilities")
-    return vng
+    return program
+
+
+def _act(program: Path, *lines: str) -> None:
+    """Have the program that stands for QEMU do something."""
+    program.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    program.chmod(0o755)
 
 
 def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_found(
     guest: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def options(accel: str) -> str:
-        assert main.run(["shell", "file:one", "--accel", accel, "--", "true"]) == 0
-        return capfd.readouterr().out
-
-    assert "--qemu-opts=-machine accel=kvm -cpu host,-arch-capabilities" in options("kvm").splitlines()
-    said = options("tcg")
-    assert "--disable-kvm" in said.splitlines() and "accel=kvm" not in said
+    _act(guest, "printf '%s\\n' \"$@\"", "echo 7 >status")
+    for accel, said in (("kvm", ["kvm", "-cpu", "host,-arch-capabilities"]), ("tcg", ["tcg", "-cpu", "max"])):
+        assert main.run(["shell", "file:one", "--accel", accel, "--", "true"]) == 7
+        words = capfd.readouterr().out.splitlines()
+        assert words[words.index("-accel") + 1 :][:3] == said
 
 
-# As vng does: what runs the guest is a process of its own, and its messages come by a file.
-HANGS = """#!/bin/sh
-echo 'last words' >console.log
-sleep 600 &
-echo $! >>"%s"
-echo begun
-wait
-"""
+def test_a_guest_that_ends_without_a_status_lost_its_command(guest: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _act(guest, "echo 'Kernel panic' >console.log")
+    assert main.run(["shell", "file:one", "--accel", "tcg", "--", "true"]) == 4
+    said = capfd.readouterr().err
+    assert "ended before the command did" in said and "(log: " in said
 
 
 def test_a_guest_that_hangs_ends_with_one_line_and_its_log(
     guest: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    guest.write_text(HANGS % (pids := tmp_path / "pids"))
+    pids = tmp_path / "pids"
+    _act(guest, "echo 'last words' >console.log", "sleep 600 &", f'echo $! >>"{pids}"', "echo begun", "wait")
     assert main.run(["shell", "file:one", "--accel", "tcg", "--guest-timeout", "1s", "--", "true"]) == 4
     out, err = capfd.readouterr()
     complaint = err.splitlines()[-1]
@@ -141,17 +151,6 @@ def test_a_shell_that_hangs_gives_the_terminal_back_as_it_was(tmp_path: Path) ->
     assert not _lives(int((tmp_path / "pid").read_text()))
     os.close(controller)
     os.close(terminal)
-
-
-def test_the_messages_of_a_commands_kernel_go_into_a_file(tmp_path: Path) -> None:
-    (qemu := tmp_path / "QEMU 'x'").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
-    qemu.chmod(0o755)
-    words = ["-append", "a  'b' $c", "-chardev", "file,id=console,path=/dev/null", "-chardev", "stdio,id=console"]
-    done = subprocess.run(
-        [shell._logging_qemu(tmp_path, str(qemu)), *words], capture_output=True, text=True, check=True
-    )
-    words[3] = "file,id=console,path=console.log"
-    assert done.stdout.splitlines() == words
 
 
 def _lives(pid: int) -> bool:

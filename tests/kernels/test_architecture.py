@@ -11,10 +11,10 @@ import pytest
 from lab.compare.plan import MeasureOptions
 from lab.core.errors import UserError
 from lab.guests import exact
-from lab.kernels import architecture, files, kallsyms
+from lab.kernels import architecture, file_source, files, kallsyms
 from lab.kernels.architecture import Architecture, MachineType
 from lab.kernels.debs import DebSource
-from lab.kernels.files import FileSource
+from lab.kernels.file_source import FileSource
 from lab.kernels.kernel import Kernel, KernelSpec, common_machine
 from lab.kernels.spec import for_architecture, parse
 
@@ -29,7 +29,7 @@ def image(guests: Architecture = ARM64) -> bytes:
 
 
 def kernel_of(path: Path) -> Kernel:
-    source = files.resolve(path)
+    source = file_source.resolve(str(path))
     found = files.prebuilt(path, symbols=None)
     spec = KernelSpec(text=f"file:{path}", source=source)
     return Kernel(spec=spec, **{name: getattr(found, name) for name in found.__dataclass_fields__})

@@ -59,7 +59,7 @@ class Wheels:
 def wheels(monkeypatch: pytest.MonkeyPatch) -> Wheels:
     made = Wheels()
     monkeypatch.setitem(archives.ARCHIVES, "wheel", made)
-    for name, words in (("PACKAGED", spec.PACKAGED), ("_PREFIXED", spec._PREFIXED), ("_PREBUILT", spec._PREBUILT)):
+    for name, words in (("PACKAGED", spec.PACKAGED), ("_PREFIXED", spec._PREFIXED)):
         monkeypatch.setattr(spec, name, (*words, "wheel"))
     return made
 

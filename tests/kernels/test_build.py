@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import itertools
 import os
 import signal
@@ -25,7 +26,7 @@ from lab.core.git import Repo
 from lab.core.progress import Progress
 from lab.kernels import build, compilers, debs, store
 from lab.kernels.architecture import MachineType
-from lab.kernels.build import BuildRequest
+from lab.kernels.build import BuildRequest, make_variables
 from lab.kernels.compilers import Compiler
 from lab.kernels.debs import DebSource
 from lab.kernels.files import KernelFiles
@@ -261,13 +262,35 @@ def test_the_configuration_of_a_package_takes_the_place_of_the_lab_s(
     found = kernel.configuration() or {}
     chosen = {name for name, value in found.items() if value != "n"}
     assert chosen == {"CONFIG_DEBUG_INFO_NONE", "CONFIG_HUGETLBFS", "CONFIG_SMP"}, "no module, and nothing of the lab's"
-    (line,) = (line for line in said if "of the package without its modules" in line)
+    (line,) = (line for line in said if "of the configuration without its modules" in line)
     assert Path(line.rpartition(": ")[2]).read_text().startswith("CONFIG_NEEDY=y became n\n")
     monkeypatch.setattr(DebSource, "obtain", lambda *_, **__: dataclasses.replace(files, config=None))
     with pytest.raises(UserError, match=r"linux-image-6\.12 6\.12\.5-1 does not contain the configuration"):
         spec.obtain(Work(jobs=2, progress=quiet()))
     with pytest.raises(UserError, match="the package that a src: tree is the source of"):
         spec_of(linux, f"{built.commit}@config:distro")
+
+
+def test_the_configuration_of_a_reporter_does_not_need_the_file_any_more(built: Build, linux: Path, home: Path) -> None:
+    file = home / "my.config.gz"
+    text = "# Linux/x86 6.12.5 Kernel Configuration\nCONFIG_SMP=y\nCONFIG_AIO=m\nCONFIG_SLUB_DEBUG=y\n"
+    file.write_bytes(gzip.compress(text.encode()))
+    spec = spec_of(linux, f"{built.commit}%config={file},SLUB_DEBUG=n")
+    file.unlink()
+    found = spec.obtain(Work(jobs=2, progress=quiet())).configuration() or {}
+    chosen = {name for name, value in found.items() if value != "n"}
+    assert {"CONFIG_SMP", "CONFIG_SERIAL_8250"} <= chosen, "what the reporter has, and what a guest needs"
+    assert not {"CONFIG_AIO", "CONFIG_SLUB_DEBUG", "CONFIG_NUMA"} & chosen, "no module, and nothing of the lab's"
+    for content, said in (
+        ("CONFIG_SMP", "so it is no .config"),
+        (text.replace("x86", "arm64"), "for arm64, and the guest is x86_64"),
+        (None, "no such file"),
+    ):
+        file.unlink(missing_ok=True)
+        if content is not None:
+            file.write_text(content)
+        with pytest.raises(UserError, match=said):
+            spec_of(linux, f"{built.commit}%config={file}")
 
 
 def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Path) -> None:
@@ -364,3 +387,8 @@ def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, h
 )
 def test_the_first_error_of_a_log(log: str, line: str | None) -> None:
     assert build.first_error(log) == line
+
+
+def test_only_a_kernel_with_btf_has_pahole() -> None:
+    assert "PAHOLE=none" in make_variables() and "PAHOLE=none" in make_variables(options=[("CONFIG_BPF", "y")])
+    assert "PAHOLE=none" not in make_variables(options=[("CONFIG_DEBUG_INFO_BTF", "y")])

@@ -275,6 +275,16 @@ def test_a_series_is_of_the_host_or_of_all_suites() -> None:
     ]
 
 
+def test_what_was_downloaded_is_listed(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["kernel", "list"]) == 0
+    assert "no kernel was built or downloaded" in capsys.readouterr().err
+    image = cache_dir("debs") / "linux-image-7.2_1" / "boot" / "vmlinuz-7.2"
+    image.parent.mkdir(parents=True)
+    image.touch()
+    assert main.run(["kernel", "list"]) == 0
+    assert capsys.readouterr().out == f"package  {image}\n"
+
+
 def test_what_is_available(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["kernel", "list", "--available", "backports", "7."]) == 0
     assert capsys.readouterr().out.splitlines() == [

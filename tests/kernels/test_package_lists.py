@@ -6,10 +6,11 @@ import hashlib
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from lab.core.errors import HostFailed
+from lab.core.errors import DiskFull, HostFailed
 from lab.kernels import debs, package_lists
 from lab.kernels.package_lists import Offer, all_suites
 
@@ -68,6 +69,12 @@ def test_a_signed_archive_is_read(archive: Path) -> None:
     assert debs.kernels(lists) == [Offer("trixie", "linux-image-6.12.107+deb13-cloud-amd64", "6.12.107-1")]
     (entry,) = lists.entries("linux-image-6.12.107+deb13-cloud-amd64")
     assert entry["Depends"] == "kmod"
+
+
+def test_a_full_disk_is_called_that(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=60 << 20))
+    with pytest.raises(DiskFull, match="60 MiB free, fetching the package lists needs 64 MiB"):
+        all_suites()
 
 
 @pytest.mark.parametrize("fault", ["unsigned", "another key", "another list"])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.kernels import trees
+from lab.core.git import Repo
+from lab.kernels import revisions, trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import resolve
 
@@ -167,7 +168,7 @@ def test_worktree_of_a_linked_checkout_and_with_a_patch(linux: Path, tmp_path: P
     assert _tree(f"worktree:{linux}+{fix}").tree_id == _tree(f"HEAD+{fix}", linux).tree_id
 
 
-def test_unknown_names_say_what_to_do(linux: Path, fix: Path, tmp_path: Path) -> None:
+def test_unknown_names_say_what_to_do(linux: Path, fix: Path) -> None:
     cases = {
         "v1.1": ("unknown revision 'v1.1'", "did you mean v1.0?"),
         "0123456789ab": ("unknown revision '0123456789ab'", "lab tree add"),
@@ -187,9 +188,6 @@ def test_unknown_names_say_what_to_do(linux: Path, fix: Path, tmp_path: Path) ->
         assert hint in (caught.value.hint or ""), text
     with pytest.raises(UserError, match=r"mm/mmap\.c, the hunk at line 3"):
         resolve(f"HEAD~1+{fix}", str(linux))
-    (tmp_path / "broken.patch").write_text("nothing")
-    with pytest.raises(UserError, match=r"broken\.patch does not apply"):
-        resolve(f"HEAD+{tmp_path / 'broken.patch'}", str(linux))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +199,7 @@ def test_unknown_names_say_what_to_do(linux: Path, fix: Path, tmp_path: Path) ->
         ("v6.12", "has none", "deb:6.12 is Debian's kernel, src:6.12 its source"),
         ("6.12.4", "has none", "lab tree add https://git.kernel.org"),
         ("v6.13-rc1", "has none", "--tree stable"),
-        ("rpm:6.1", "no kind of kernel is called 'rpm:'", "deb:, file:"),
+        ("rpm:6.1", "no kind of kernel is called 'rpm:'", "give the package as file:PATH.rpm"),
         ("dep:6.1", "no kind of kernel is called 'dep:'", "did you mean deb:?"),
     ],
 )
@@ -227,3 +225,47 @@ def test_an_ambiguous_id_lists_the_candidates(linux: Path) -> None:
         resolve(commit[:4], str(linux))
     assert commit[:16] in caught.value.message and seen[commit[:4]][:16] in caught.value.message
     assert f'("subject {number}")' in caught.value.message
+
+
+# ---- backports
+
+
+OTHER = "efa7df3" + "0" * 33
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"commit {UPSTREAM} upstream.",
+        f"    commit {UPSTREAM} upstream",
+        f"[ Upstream commit {UPSTREAM} ]",
+        f"(cherry picked from commit {UPSTREAM})",
+    ],
+)
+def test_forms(line: str) -> None:
+    assert revisions.upstream_of(f"subject\n\n{line}\n\ntext") == [(UPSTREAM, line.strip())]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"This reverts commit {UPSTREAM}.", f"see commit {UPSTREAM} upstream.", "commit efa7df3 upstream."],
+)
+def test_not_forms(line: str) -> None:
+    assert revisions.upstream_of(f"subject\n\n{line}\n") == []
+
+
+def test_the_newest_of_several_is_taken(tmp_path: Path) -> None:
+    top = make_kernel(tmp_path / "linux")
+    again = commit_all(top, f"mm: align, again\n\n(cherry picked from commit {UPSTREAM})")
+    commit_all(top, f'Revert "mm: align"\n\nThis reverts commit {UPSTREAM}.')
+    found = revisions.find(Repo(top / ".git"), UPSTREAM[:12], head="HEAD")
+    assert found is not None and found.commit == again
+
+
+def test_an_ambiguous_prefix_lists_what_it_may_mean(tmp_path: Path) -> None:
+    top = make_kernel(tmp_path / "linux")
+    commit_all(top, f"other\n\n[ Upstream commit {OTHER} ]")
+    with pytest.raises(UserError) as caught:
+        revisions.find(Repo(top / ".git"), "efa7df3", head="HEAD")
+    assert UPSTREAM in caught.value.message and OTHER in caught.value.message
+    assert revisions.find(Repo(top / ".git"), UPSTREAM[:8], head="HEAD") is not None

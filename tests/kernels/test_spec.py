@@ -76,15 +76,16 @@ def test_short_forms_of_kernel_parameters(value: str) -> None:
     )
 
 
-def test_the_configuration_of_a_package_is_kconfig() -> None:
+def test_the_configuration_of_a_package_or_a_file_is_kconfig() -> None:
     parsed = parse("v6.12+a.patch%config=deb:trixie/linux-image-6.12.5+deb13,FOO=y@thp=never")
     assert parsed.kconfig == (("config", "deb:trixie/linux-image-6.12.5+deb13"), ("CONFIG_FOO", "y"))
     assert (parsed.body, parsed.patches) == ("v6.12", ("a.patch",))
     short = parse("src:trixie/6.12@config:distro,thp=never%FOO=y")
     assert short.kconfig == (("config", "distro"), ("CONFIG_FOO", "y")) and short.settings == (("thp", "never"),)
     assert parse("HEAD@thp=never@config:deb:6.12").kconfig == (("config", "deb:6.12"),)
-    for text in ("HEAD%config=6.12", "HEAD@config:", "HEAD%config=deb:"):
-        with pytest.raises(UserError, match="a configuration is that of a package"):
+    assert parse("HEAD%config=a/my.config,FOO=y").kconfig == (("config", "a/my.config"), ("CONFIG_FOO", "y"))
+    for text in ("HEAD@config:", "HEAD%config=deb:"):
+        with pytest.raises(UserError, match="a configuration is that of a file or a package"):
             parse(text)
     with pytest.raises(UserError, match="kconfig changes need a build"):
         parse("deb:6.12@config:distro")

@@ -43,7 +43,7 @@ def test_an_arm_whose_guests_hang_is_broken(kvm: KvmLab) -> None:
 
 @pytest.fixture(scope="module")
 def shells(kvm: KvmLab) -> KvmLab:
-    """The lab whose kernel for shells is there, with what they need built in."""
+    """The lab that has booted the kernel of the shells once."""
     done = kvm.lab.run("shell", BASE, "--accel", "tcg", "--", "true")
     assert done.returncode == 0, done.stderr
     return kvm

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_step
+from collections.abc import Sequence
+from dataclasses import replace as replace_fields
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,8 @@ from lab.nightly.events import EventSource, PlanState, SeriesStep, Tip
 from lab.nightly.plan import BranchPlan
 from lab.nightly.record import Ack, BranchNight, BranchState, CaseChange, Event, EventKind, Mode, Night, TipComparison
 from lab.stats.verdict import Outcome
+
+from ..scenarios.simulation.nights import EXACT, LIVE, Host, World, alarms, false_nights, nights
 
 BRANCH = ("linux", "main")
 PLAN = BranchPlan(tree="linux", branch="main")
@@ -45,133 +49,80 @@ def knowing(*events: Event, tips: int = 6) -> PlanState:
     return PlanState(open={one.id: one for one in events}, tips={BRANCH: found} if found else {})
 
 
-UNKNOWN = case(1.1, verdict=Outcome.UNKNOWN)
+def _cases(words: Sequence[str]) -> list[CaseChange]:
+    found = []
+    for word in words:
+        *names, number = word.split(":")
+        mode: Mode = "live" if "live" in names else "exact"
+        verdict = Outcome.UNKNOWN if number.endswith("?") else None
+        name = "small" if "small" in names else "large"
+        ratio = float(number.rstrip("?~"))
+        found.append(case(ratio, name, counts=not number.endswith("~"), verdict=verdict, mode=mode))
+    return found
 
 
-@pytest.mark.parametrize(
-    ("state", "measured", "wanted"),
-    [
-        pytest.param(knowing(), [against("yesterday", cases=[case(1.0)])], [], id="quiet"),
-        pytest.param(knowing(), [against("yesterday", cases=[case(1.2)])], ["regression"], id="worse"),
-        pytest.param(knowing(), [against("yesterday", cases=[case(0.8)])], [], id="better is no news"),
-        pytest.param(knowing(), [against("yesterday", cases=[case(1.2, counts=False)])], [], id="chance"),
-        pytest.param(knowing(), [against("yesterday", cases=[UNKNOWN])], [], id="undecided"),
-        pytest.param(knowing(), [against("last-good", cases=[case(1.2)])], ["regression"], id="undecided before"),
-        pytest.param(
-            knowing(), [against("yesterday", cases=[case(1.2)]), against("last-good", cases=[case(1.3)])],
-            ["regression"], id="one piece of news",
-        ),
-        pytest.param(knowing(event()), [against("last-good", cases=[case(1.25)])], [], id="known"),
-        pytest.param(
-            knowing(event()), [against("last-good", cases=[case(1.25), case(1.2, "small")])], ["regression"],
-            id="another case",
-        ),
-        pytest.param(knowing(event()), [against("yesterday", cases=[case(1.2)])], ["regression"], id="worse still"),
-        pytest.param(knowing(event()), [against("before p.6.1", cases=[case(1.0)])], ["fixed"], id="fixed"),
-        pytest.param(knowing(event()), [against("before p.6.1", cases=[case(0.9)])], ["fixed"], id="more than fixed"),
-        pytest.param(knowing(event()), [against("before p.6.1", cases=[case(1.1)])], [], id="half fixed"),
-        pytest.param(knowing(event()), [against("before p.6.1", cases=[UNKNOWN])], [], id="fixed perhaps"),
-        pytest.param(
-            knowing(event("regression", 6, case(1.25), case(1.3, "small"))),
-            [against("before p.6.1", cases=[case(1.0), case(1.3, "small")])], [], id="one case fixed of two",
-        ),
-        pytest.param(
-            knowing(event("step", 6, case(1.012))), [against("before p.6.1", cases=[case(1.012)])], [],
-            id="small, not fixed",
-        ),
-        pytest.param(
-            knowing(event("step", 6, case(1.012))), [against("before p.6.1", cases=[case(1.001)])], ["fixed"],
-            id="small, fixed",
-        ),
-        pytest.param(knowing(tips=0), [against("release", cases=[case(1.2)])], ["regression"], id="first night"),
-        pytest.param(knowing(), [against("release", cases=[case(1.2)])], [], id="the release later"),
-        pytest.param(knowing(), [against("creep", cases=[case(1.03)], commit="c1")], ["creep"], id="creep"),
-        pytest.param(knowing(), [against("creep", cases=[case(1.01)], commit="c1")], [], id="not yet"),
-        pytest.param(knowing(event()), [against("creep", cases=[case(1.26)], commit="c1")], [], id="explained"),
-        pytest.param(knowing(event()), [against("creep", cases=[case(1.33)], commit="c1")], ["creep"], id="beyond"),
-        pytest.param(knowing(event()), [against("creep", cases=[case(1.05)], commit="c6")], ["creep"], id="since"),
-        pytest.param(
-            knowing(), [against("yesterday", cases=[case(1.2)]), against("creep", cases=[case(1.2)], commit="c1")],
-            ["regression"], id="a step is no creep",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_news(state: PlanState, measured: list[TipComparison], wanted: list[str]) -> None:
-    assert [one.kind for one in events.find_events(SOURCE, state, measured)] == wanted
+def _comparison(text: str) -> TipComparison:
+    baseline, *words = text.split()
+    name, _, commit = baseline.partition("@")
+    return against("before p.6.1" if name == "before" else name, cases=_cases(words), commit=commit or "old")
 
 
-def live(ratio: float, name: str = "large", verdict: Outcome | None = None) -> CaseChange:
-    """The change of a case in live mode."""
-    return case(ratio, name, verdict=verdict, mode="live")
+# An open event of the sixth night, `KIND CASE...`; comparisons, `BASELINE[@COMMIT] CASE...`; the news; a name. A case
+# is `[live:][small:]RATIO`, with `?` if it is undecided and `~` if it may be chance.
+NEWS = """
+- | yesterday 1.0 => - | quiet
+- | yesterday 1.2 => regression | worse
+- | yesterday 0.8 => - | better is no news
+- | yesterday 1.2~ => - | chance
+- | yesterday 1.1? => - | undecided
+- | last-good 1.2 => regression | undecided before
+- | yesterday 1.2; last-good 1.3 => regression | one piece of news
+regression 1.25 | last-good 1.25 => - | known
+regression 1.25 | last-good 1.25 small:1.2 => regression | another case
+regression 1.25 | yesterday 1.2 => regression | worse still
+regression 1.25 | before 1.0 => fixed | fixed
+regression 1.25 | before 0.9 => fixed | more than fixed
+regression 1.25 | before 1.1 => - | half fixed
+regression 1.25 | before 1.1? => - | fixed perhaps
+regression 1.25 small:1.3 | before 1.0 small:1.3 => - | one case fixed of two
+step 1.012 | before 1.012 => - | small, not fixed
+step 1.012 | before 1.001 => fixed | small, fixed
+first | release 1.2 => regression | first night
+- | release 1.2 => - | the release later
+- | creep@c1 1.03 => creep | creep
+- | creep@c1 1.01 => - | not yet
+regression 1.25 | creep@c1 1.26 => - | explained
+regression 1.25 | creep@c1 1.33 => creep | beyond
+regression 1.25 | creep@c6 1.05 => creep | since
+- | yesterday 1.2; creep@c1 1.2 => regression | a step is no creep
+- | yesterday 1.2; yesterday live:1.3 => regression+live | one story
+- | yesterday live:1.3; last-good 1.2 => regression+live | one story, whatever baseline
+- | yesterday 1.2; yesterday live:1.3 live:small:1.1 => regression+live, live:regression | and another one
+regression 1.25 | last-good live:1.25 => - | open in the other mode
+regression live:1.2 | last-good 1.2 => - | open in live mode
+- | creep 1.03; creep live:1.04 => creep+live | one creep
+- | yesterday 1.2; creep live:1.2 => regression | a step is no creep in live mode
+regression 1.25 | creep@c1 live:1.26 => - | explained by exact mode
+regression live:1.25 | creep@c1 1.26 => creep | live mode explains nothing of exact mode's
+regression 1.25 live:1.2 | before 1.0; before live:1.0 => fixed+live | fixed in both
+regression 1.25 live:1.2 | before 1.0; before live:1.01? => fixed+live | exact mode decides
+regression 1.25 live:1.2 | before 1.0 => fixed | no live mode
+regression 1.25 live:1.2 | before 1.0; before live:1.2 => - | live mode still sees it
+regression 1.25 live:1.2 | before live:1.0 => - | exact mode does not say so
+regression live:1.2 | before live:1.01? => - | live mode alone has to be sure
+"""
 
 
-LIVE_UNKNOWN = live(1.01, verdict=Outcome.UNKNOWN)
-BOTH = event("regression", 6, case(1.25), live(1.2))
-BEFORE = "before p.6.1"
-
-
-@pytest.mark.parametrize(
-    ("state", "measured", "wanted"),
-    [
-        pytest.param(
-            knowing(), [against("yesterday", cases=[case(1.2)]), against("yesterday", cases=[live(1.3)])],
-            [("regression", ("exact", "live"))], id="one story",
-        ),
-        pytest.param(
-            knowing(), [against("yesterday", cases=[live(1.3)]), against("last-good", cases=[case(1.2)])],
-            [("regression", ("exact", "live"))], id="one story, whatever baseline",
-        ),
-        pytest.param(
-            knowing(),
-            [against("yesterday", cases=[case(1.2)]), against("yesterday", cases=[live(1.3), live(1.1, "small")])],
-            [("regression", ("exact", "live")), ("regression", ("live",))], id="and another one",
-        ),
-        pytest.param(
-            knowing(event()), [against("last-good", cases=[live(1.25)])], [], id="open in the other mode"
-        ),
-        pytest.param(
-            knowing(event("regression", 6, live(1.2))), [against("last-good", cases=[case(1.2)])], [],
-            id="open in live mode",
-        ),
-        pytest.param(
-            knowing(), [against("creep", cases=[case(1.03)]), against("creep", cases=[live(1.04)])],
-            [("creep", ("exact", "live"))], id="one creep",
-        ),
-        pytest.param(
-            knowing(), [against("yesterday", cases=[case(1.2)]), against("creep", cases=[live(1.2)])],
-            [("regression", ("exact",))], id="a step in exact mode is no creep in live mode",
-        ),
-        pytest.param(
-            knowing(event()), [against("creep", cases=[live(1.26)], commit="c1")], [], id="explained by exact mode"
-        ),
-        pytest.param(
-            knowing(event("regression", 6, live(1.25))), [against("creep", cases=[case(1.26)], commit="c1")],
-            [("creep", ("exact",))], id="what live mode saw explains nothing of exact mode's",
-        ),
-        pytest.param(
-            knowing(BOTH), [against(BEFORE, cases=[case(1.0)]), against(BEFORE, cases=[live(1.0)])],
-            [("fixed", ("exact", "live"))], id="fixed in both",
-        ),
-        pytest.param(
-            knowing(BOTH), [against(BEFORE, cases=[case(1.0)]), against(BEFORE, cases=[LIVE_UNKNOWN])],
-            [("fixed", ("exact", "live"))], id="exact mode decides",
-        ),
-        pytest.param(knowing(BOTH), [against(BEFORE, cases=[case(1.0)])], [("fixed", ("exact",))], id="no live mode"),
-        pytest.param(
-            knowing(BOTH), [against(BEFORE, cases=[case(1.0)]), against(BEFORE, cases=[live(1.2)])], [],
-            id="live mode still sees it",
-        ),
-        pytest.param(knowing(BOTH), [against(BEFORE, cases=[live(1.0)])], [], id="exact mode does not say so"),
-        pytest.param(
-            knowing(event("regression", 6, live(1.2))),
-            [against(BEFORE, cases=[LIVE_UNKNOWN])], [], id="live mode alone has to be sure",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_news_in_both_modes(
-    state: PlanState, measured: list[TipComparison], wanted: list[tuple[str, tuple[str, ...]]]
-) -> None:
-    assert [(one.kind, one.modes) for one in events.find_events(SOURCE, state, measured)] == wanted
+@pytest.mark.parametrize("row", NEWS.strip().splitlines(), ids=lambda row: row.rpartition("| ")[2])
+def test_what_is_news(row: str) -> None:
+    known, news, _ = row.split(" | ")
+    measured, _, wanted = news.partition(" => ")
+    kind, *words = known.split()
+    opened = [event(cast(EventKind, kind), 6, *_cases(words))] if words else []
+    state = knowing(*opened, tips=0 if kind == "first" else 6)
+    found = events.find_events(SOURCE, state, [_comparison(text) for text in measured.split("; ")])
+    shown = {("exact",): "{}", ("exact", "live"): "{}+live", ("live",): "live:{}"}
+    assert (", ".join(shown[one.modes].format(one.kind) for one in found) or "-") == wanted
 
 
 def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "large") -> SeriesStep:
@@ -200,10 +151,10 @@ def test_steps_that_are_news(state: PlanState, found: list[SeriesStep], wanted: 
 
 
 def test_a_step_that_both_modes_show_is_told_once() -> None:
-    steps = [replace_step(step(), mode="live"), step()]
+    steps = [replace_fields(step(), mode="live"), step()]
     assert [one.modes for one in events.find_events(SOURCE, knowing(), [], steps)] == [("exact",)]
     known = knowing(event("regression", 4))
-    assert events.find_events(SOURCE, known, [], [replace_step(step(), mode="live")]) == []
+    assert events.find_events(SOURCE, known, [], [replace_fields(step(), mode="live")]) == []
 
 
 def test_news_is_numbered_and_grouped_by_workload() -> None:
@@ -308,3 +259,41 @@ def test_what_was_not_measured_is_no_yesterday() -> None:
     state = PlanState.after([_night(1), _night(2, event("broken", 2), state="broken"), _night(3, state="failed")], {})
     assert state.last_tip(BRANCH) == Tip(night=1, date="2026-11-01", commit="c1")
     assert list(state.broken) == [BRANCH]
+
+
+# ---- simulated nights
+
+
+FEW = 60
+
+
+@pytest.mark.parametrize("host", [replace_fields(LIVE, cases=3), EXACT], ids=["live", "exact"])
+def test_quiet_nights(host: Host) -> None:
+    # Of 1,000 nights (`python -m tests.simulation.nights`) at most 1 % may: of these few, none.
+    assert false_nights(host, FEW, seed=1) == 0
+
+
+def test_a_step_below_the_threshold_is_found_by_the_history() -> None:
+    def truth(night: int, case: int) -> float:
+        return 1.017 if night >= 25 and case == 0 else 1.0
+
+    told = alarms(nights(World(replace_fields(EXACT, cases=2), truth, 3), 45))
+    assert [event.kind for event in told] == ["step"]
+    assert [case.case for case in told[0].cases] == ["0"]
+    assert int(told[0].base[1:]) < 25 <= int(told[0].test[1:])
+
+
+def test_a_creep_is_found_by_the_month_and_told_once() -> None:
+    def truth(night: int, case: int) -> float:
+        return 1.0 + 0.001 * night if case == 0 else 1.0
+
+    told = alarms(nights(World(replace_fields(EXACT, cases=2, layout=0.0005), truth, 3), 45))
+    assert [event.kind for event in told] == ["creep"]
+
+
+def test_a_large_step_is_one_alarm_the_first_night() -> None:
+    def truth(night: int, case: int) -> float:
+        return 1.1 if night >= 20 else 1.0
+
+    told = alarms(nights(World(replace_fields(LIVE, cases=2), truth, 3), 50))
+    assert [(event.kind, event.night) for event in told] == [("regression", 20)]

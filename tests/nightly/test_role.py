@@ -25,12 +25,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the role was run once."""
     made = tmp_path_factory.mktemp("role") / "root"
     made.mkdir()
-    assert play(made, nightly_cpus="2", nightly_database="postgresql://lab:secret@db/lab") > 0
+    assert play(made, nightly_cpus="2") > 0
     return made
 
 
 def test_a_second_time_changes_nothing(root: Path) -> None:
-    assert play(root, nightly_cpus="2", nightly_database="postgresql://lab:secret@db/lab") == 0
+    assert play(root, nightly_cpus="2") == 0
 
 
 def _unit(root: Path, name: str) -> configparser.ConfigParser:
@@ -44,13 +44,6 @@ def test_the_service_has_a_user_limits_and_a_journal(root: Path) -> None:
     assert service["CPUQuota"] == "200%" and service["MemoryMax"] and service["TasksMax"]
     assert service["StandardOutput"] == "journal" and service["NoNewPrivileges"] == "yes"
     assert _unit(root, UNITS[1])["Timer"]["Persistent"] == "true"
-
-
-def test_the_password_is_for_nobody_else(root: Path) -> None:
-    path = root / "etc/lab/nightly.env"
-    assert path.read_text() == "LAB_DATABASE=postgresql://lab:secret@db/lab\n"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert "secret" not in (root / "etc/systemd/system" / UNITS[0]).read_text()
 
 
 def test_systemd_takes_both_units(root: Path) -> None:

@@ -139,7 +139,7 @@ def test_this_machines_failures_are_no_ones_fault(nights: Nights) -> None:
 
 def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    nights.monkeypatch.setenv(database.VARIABLE, f"sqlite:///{tmp_path}/file/history.sqlite")
+    nights.monkeypatch.setenv(database.VARIABLE, f"{tmp_path}/file/history.sqlite")
     nights.run()
     nights.add(50.0)
     done = nights.run()

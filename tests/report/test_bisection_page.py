@@ -94,6 +94,7 @@ def test_functions_have_the_unit_that_they_were_counted_in(tmp_path: Path, cost:
     change = replace(first, proof=replace(first.proof, functions=functions))
     counted = bisection(tmp_path / "b", replace(plain, changes=[change, *plain.changes[1:]]))
     assert f"that changed, {unit} an operation:" in bisection_text.render(counted.answer)
+    assert "0.00 (0.00) -> 2.00 (1.50)  file.change {}: fput" in bisection_text.render(counted.answer)
     assert f"Functions that changed, {unit} an operation" in markdown.bisection(counted)
 
 

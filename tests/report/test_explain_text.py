@@ -1,9 +1,14 @@
-"""What kernels choose by their CPU, as `lab explain --cpu` prints it."""
+"""What kernels choose by their CPU, and the lines that they move for nothing, as `lab explain` prints them."""
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+from rich.console import Console
+
+from lab.compare.false_sharing import CaseLint
+from lab.compare.lines import Access, FalseSharing
 from lab.core import text
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
 from lab.report import explain_text
@@ -53,3 +58,27 @@ def test_without_kernels_there_is_the_cpu_alone() -> None:
 def test_one_kernel_has_one_column() -> None:
     lines = shown(SMAP, base="deb:6.12", everything=True).splitlines()
     assert "feature  places  functions" in lines and "smap          4  get_user" in lines
+
+
+def test_false_sharing_is_listed_by_place_with_its_members() -> None:
+    accesses = [
+        Access(member="file.f_ref", readers=[], writers=["fput", "fdget"]),
+        Access(member="", readers=["vfs_read"], writers=[]),
+    ]
+    found = [
+        CaseLint(
+            case="contention@4:pread", lines=[FalseSharing(place="file.f_ref", moved=6.6, false=3, accesses=accesses)]
+        ),
+        CaseLint(case="contention@4:getppid", lines=[]),
+    ]
+    console = Console(file=io.StringIO(), record=True, width=100)
+    explain_text.show_false_sharing("deb:6.12", found, console)
+    assert [line.rstrip() for line in console.export_text().splitlines()] == [
+        "deb:6.12: lines that vCPUs move for nothing",
+        "",
+        "contention@4:pread  3.00 of 6.60 moves an operation: file.f_ref",
+        "    file.f_ref: written by fput, fdget",
+        "    no name: read by vfs_read",
+        "",
+        "none in contention@4:getppid",
+    ]

@@ -1,4 +1,4 @@
-"""Folded text, and the chart of the functions that differ most."""
+"""The chart of the functions that differ most."""
 
 from __future__ import annotations
 
@@ -46,17 +46,6 @@ def bars(text: str) -> dict[str, tuple[float, float, str, str]]:
         name = title.text.split("\n")[0]
         found[name] = (float(rect.attrib["x"]), float(rect.attrib["width"]), rect.attrib["class"], title.text)
     return found
-
-
-def test_folded() -> None:
-    lines = function_chart.folded(MIXED).splitlines()
-    assert "base;kernel;more 100" in lines
-    assert "test;kernel;more 400" in lines
-    assert 'test;user;operator<(a:_b)_&_"c"\x01 50' in lines
-    assert not any(line.startswith("test;kernel;gone") for line in lines)
-    for arm, whole in (("base", 750), ("test", 800)):
-        assert sum(int(line.rpartition(" ")[2]) for line in lines if line.startswith(arm)) == whole
-    assert all(line.count(";") == 2 and line.count(" ") == 1 for line in lines)
 
 
 def test_svg_has_a_bar_for_each_function_that_differs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import email.policy
+import json
 import re
 from email.message import EmailMessage
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab.compare.cause import Cause, CauseFunction
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import channel
 from lab.kernels import trees
 from lab.report import by_hand, culprit, mail
-from lab.report.inputs import Comparisons
+from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.whole import Amount, Whole
 
 from ..fakes import result as fakeresult
@@ -95,22 +97,25 @@ def test_a_draft_has_what_the_kernel_asks_for(tmp_path: Path, tree: Path) -> Non
     assert MODEL in body and "not measured on hardware" in " ".join(body.split())
 
 
-def test_a_draft_tells_the_whole_cost(tmp_path: Path, tree: Path) -> None:
+def test_a_draft_tells_the_whole_cost_and_its_functions(tmp_path: Path, tree: Path) -> None:
     cost = Whole(caller=Amount(base=100, test=158, ratio=1.58), elapsed=Amount(base=1e6, test=2e6, ratio=2.0))
     document = result(
         msgspec.structs.replace(SLOWER, whole=cost),
+        cause=Cause(case=SLOWER.name, cost="cycles", functions=[CauseFunction(name="flush", delta=59.2, share=0.987)]),
         base=arm("HEAD^", "1", commit=git(tree, "rev-parse", "HEAD^")),
         test=arm("HEAD", "2", commit=git(tree, "rev-parse", "HEAD")),
     )
     body = _parsed(mail.comparison(_report(tmp_path, tree, "HEAD^", document))).get_content()
-    assert "The whole cost of an operation: caller +58.0 %, elapsed 1 ms to 2 ms (+100.0 %)." in " ".join(body.split())
+    said = " ".join(body.split())
+    assert "The whole cost of an operation: caller +58.0 %, elapsed 1 ms to 2 ms (+100.0 %)." in said
+    assert "By function, +58.5 %: flush makes 99 % of it (+59.2 cycles per operation)." in said
 
 
 def test_author_tree_and_command_are_there_once(tmp_path: Path, tree: Path) -> None:
     body = _parsed(mail.comparison(_report(tmp_path / "a", tree, "HEAD^"))).get_content()
     assert f"\nauthor: <<git show -s --format=%an {UPSTREAM[:12]}>>\n" in body, body
-    assert body.count("qemu-system-x86_64") == 1 and "-kernel base/vmlinux" in body
-    assert "3. Boot each (-kernel test/... for the other) and read report.jsonl:" in body
+    assert body.count("qemu-system-x86_64") == 1 and '-kernel "$K"' in body and "-plugin" not in body
+    assert "own folder (K: vmlinux):" in body and "3. Boot each K and read report.jsonl" in body
     git(tree, "remote", "add", "origin", "https://me:secret@git.example.org/linux.git")
     git(tree, "commit", "-q", "--amend", "--no-edit", "--author", "An Author <an@example.org>")
     body = _parsed(mail.comparison(_report(tmp_path / "b", tree, "HEAD^"))).get_content()
@@ -154,6 +159,29 @@ def test_kernels_of_a_distributor_are_a_range_of_versions(tmp_path: Path, tree: 
     (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', deb, plan))
     body = _parsed(mail.comparison(reports)).get_content()
     assert "#regzbot introduced: v6.12.117..v6.12.117" in body and "bisect first" in body
+    searched = _parsed(mail.comparison(reports, trail=["Found by bisecting 7 packages"])).get_content()
+    assert "Found by bisecting" in searched and "bisect first" not in searched
+
+
+def test_packages_are_downloaded_and_the_mail_is_short(tmp_path: Path, tree: Path) -> None:
+    reports = _report(tmp_path, tree, "HEAD^")
+    (item,) = reports.items
+    plan = records.unsealed((item.folder / "plan.json").read_bytes()).decode()
+    deb = '"source": {"type": "deb", "package": "linux-image-6.12-x", "version": "6.12.5-1"}'
+    (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', deb, plan))
+    text = mail.comparison(reports)
+    assert text.count("apt-get download linux-image-6.12-x=6.12.5-1\n") == 2 and "git checkout" not in text
+    assert "dpkg -x linux-image-6.12-x_*.deb test && scripts/extract-vmlinux test/boot/vmlinuz-* >test/vmlinux" in text
+    assert text.count("qemu-system-x86_64") == 1 and "<<attach the .config" not in text
+    assert len(text.splitlines()) < 70
+    of_file = {"type": "file", "path": "/me/a.rpm", "release": "r", "sha256": "5" * 64, "inside": "lib/x/vmlinuz"}
+    for address, get in (("", "# get kernel-core 6:"), ("https://h/a.rpm", "curl -LO https://h/a.rpm")):
+        source = json.dumps(of_file | {"package": "kernel-core 6", "address": address})
+        (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', f'"source": {source}', plan))
+        text = mail.comparison(Comparisons(items=[StoredComparison(raw=item.raw, folder=item.folder)]))
+        assert text.count(f"     {get}\n") == 2 and f"echo '{'5' * 64}  a.rpm' | sha256sum -c\n" in text
+        assert "bsdtar -xf a.rpm -C test && scripts/extract-vmlinux test/lib/x/vmlinuz >test/vmlinux" in text
+        assert "/me/" not in text and len(text.splitlines()) < 70
 
 
 @pytest.mark.parametrize("documents", [(result(EQUAL),), (result(FASTER),), (result(), result())])

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from lab.compare import explain
 from lab.compare.explain import Explanation, FunctionRow
+from lab.compare.lines import MetLine, Moves
 from lab.compare.profiles import Call
 from lab.core.text import visible
 from lab.report import page
+from lab.report.page import live_values
 
-from ..fakes.result import HOSTILE, SLOWER, hostile, large, reports, result
+from ..fakes.result import HOSTILE, SLOWER, hostile, large, live, reports, result
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -92,12 +94,14 @@ def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
     kept = explain.StoredExplanation(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
         explanation=explanation,
+        lines=[MetLine(place="file.<b>f_op", functions=["fput"], base=Moves(moved=1), test=Moves(moved=3, false=2))],
         initcalls=explain.initcalls({Call("<i>init"): 2_000, Call("gone"): 1_000}, {Call("<i>init"): 12_345}),
     )  # fmt: skip
     explain.remember(together.items[0].folder, kept)
     reader = _read(page.comparison(together))
     assert "Difference in modelled cycles/op (full made-up-machine), by function" in reader.text
-    assert re.search(r"clear_page_rep\s*\+8\s*114.3 %\s*1\s*9\s*kernel", reader.text)
+    assert re.search(r"clear_page_rep\s*\+8\s*114.3 %\s*1\s*9\s*0\s*kernel", reader.text)
+    assert re.search(r"file\.<b>f_op\s*fput\s*0/0\s*1\.00 -> 3\.00\s*0\.00 -> 2\.00", reader.text)
     drawn = [attrs["class"] for tag, attrs in reader.tags if tag == "rect"]
     assert [kind for kind in drawn if kind in ("bar more", "bar less")] == ["bar more", "bar less"]
     assert re.search(r"<i>init\s*2\.0\s*12\.3\s*\+10\.3\s*gone\s*1\.0\s*-\s*-1\.0\s*total\s*3\.0", reader.text)
@@ -110,3 +114,30 @@ def test_kernel_counters_of_the_runs_are_ranked_with_the_metrics(tmp_path: Path)
     assert moved["pgfault"].base == [5.0] * 6 and moved["pgfault"].test == [500.0] * 6
     assert list(moved)[:2] == ["pgfault", "page_faults"]
     assert "nr_free_pages" not in moved  # nobody has described it
+
+
+# ---- live mode
+
+
+def test_the_sentence_counts_rounds_and_names_what_adds_noise() -> None:
+    words = live_values(live())["sentence"]
+    assert words.startswith("3 rounds count, of 5 that were tried, 1 disturbed, 1 repeated, 1 died")
+    assert words.endswith("the host adds noise: governor")
+
+
+def test_what_adds_noise_comes_first() -> None:
+    assert [fact.name for fact in live_values(live())["host"]] == ["governor", "SMT"]
+
+
+def test_the_page_has_every_round_with_its_reasons(tmp_path: Path) -> None:
+    document = result(mode="live", live=live(), seeds=[1, 2, 3, 4, 5, 6])
+    text = page.comparison(reports(tmp_path, document))
+    rows = re.findall(r'<tr data-case="[^"]*" data-verdict="(\w+)">\n<th scope="row" data-value="(\d+)">', text)
+    assert rows == [("kept", "1"), ("repeated", "2"), ("disturbed", "2"), ("died", "3"), ("kept", "3")]
+    assert "others kept 1.8 CPUs busy" in text and "measure on bare metal" in text
+    assert "--qemu /usr/bin/qemu" in text
+    assert "lab ab --base" not in text, "exact mode's command would measure something else"
+
+
+def test_exact_mode_has_no_such_section(tmp_path: Path) -> None:
+    assert "Host gate" not in page.comparison(reports(tmp_path, result()))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
+from lab.compare.cause import Cause, CauseFunction
 from lab.compare.results import AbResult, CaseResult
 from lab.core.text import number
-from lab.report import text, wording
+from lab.report import markdown, page, text, wording
 from lab.stats.verdict import Metric, Outcome
 
 from ..fakes import result as fakeresult
@@ -66,6 +68,18 @@ def test_the_footer_says_what_to_do_next() -> None:
     assert [*wording.next_steps(same)] == ["page", "repeat"]
 
 
+def test_the_cause_stands_below_the_verdict_and_in_every_format_for_people(tmp_path: Path) -> None:
+    slower = case("one", [100.0, 101.0, 102.0] * 2, [150.0, 151.0, 152.0] * 2, holm=True)
+    function = CauseFunction(name="clear_page", delta=48.0, share=0.96, base_calls=0, test_calls=2)
+    found = fakeresult.result(slower, cause=Cause(case=slower.name, cost="cycles", functions=[function]))
+    made = "clear_page makes 96 % of it (+48 cycles per operation, 2 new calls)"
+    assert f"\nwhy: {slower.name} +49.5 %: {made}\n" in _text(found)
+    assert f"functions: lab explain {found.result}" in _text(found)
+    comparisons = fakeresult.reports(tmp_path, found)
+    for render in (markdown.comparison, page.comparison):
+        assert made in render(comparisons), render
+
+
 def test_worse_and_better_together_are_mixed() -> None:
     worse = case("worse", [100.0, 101.0, 102.0] * 2, [125.0, 126.25, 127.5] * 2, holm=True)
     better = case("better", [100.0, 101.0, 102.0] * 2, [80.0, 80.8, 81.6] * 2, holm=True)
@@ -96,8 +110,9 @@ def test_each_case_is_one_line_of_80_columns_on_a_terminal(cases: list[CaseResul
     lines = re.sub(r"\x1b\[\d*m", "", _text(_result(*cases), width=80)).splitlines()
     assert max(map(len, lines)) <= 80
     (row,) = (line for line in lines if line.rstrip().endswith("regression") and "[" in line)
+    noted = next(line for line in lines if "page_faults 10 -> 75" in line)
     assert "[-41.5, -36.5]" in row and "kernel" not in "".join(line for line in lines if line.startswith("case"))
-    assert lines[lines.index(row) + 1].startswith("    page_faults 10 -> 75")
+    assert lines.index(noted) > lines.index(row) + 1
 
 
 def test_an_unknown_says_why_and_how_many_more() -> None:
@@ -145,7 +160,7 @@ def test_the_shares_of_kernel_and_program_have_columns_where_a_model_ran() -> No
         notes=["arms differ in state: 0 against 16 MB of huge pages"],
     )  # fmt: skip
     text = _text(_result(one, SLOWER))
-    heading, row, _ = (line for line in text.splitlines() if line.startswith(("case ", "layout-3072k", SLOWER.case)))
+    heading, row, *_ = (line for line in text.splitlines() if line.startswith(("case ", "layout-3072k", SLOWER.case)))
     assert heading.split()[:8] == ["case", "base", "test", "change", "interval", "kernel", "user", "verdict"]
     assert row.split()[:11] == [
         "layout-3072k", "1,000", "1,050", "+5.0", "%", "exact", "0.0", "%", "+10.0", "%", "regression",
@@ -168,7 +183,7 @@ def test_beside_modelled_cycles_the_instructions_have_their_own_column() -> None
     )  # fmt: skip
     heading, row = (line for line in _text(_result(one)).splitlines() if line.startswith(("case ", "layout-3072k")))
     assert heading.split()[:7] == ["case", "base", "test", "change", "interval", "instructions", "verdict"]
-    assert "instructions: instructions_per_op" in heading and "clock" not in heading
+    assert "\ncycles_per_op, modelled cycles/op; instructions: instructions_per_op\ncase " in _text(_result(one))
     assert row.split() == ["layout-3072k", "1,000", "1,100", "+10.0", "%", "exact", "+2.0", "%", "regression"]
     plain = _text(_result(SLOWER))
     assert "instructions" not in plain.partition("verdict:")[0], "they are the primary metric themselves"

@@ -20,8 +20,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import bench_bisect
-
 LAB = [sys.executable, "-m", "lab"]
 BASE, TEST = "efa7df3e3bb5^", "efa7df3e3bb5"
 SUITE = ("--suite", "quick")
@@ -42,7 +40,6 @@ def main() -> None:
         ("`lab ab`, one case", "10 s", _timed(lambda: _ab("-w", "alloc-burst:layout-4632k"), 3)),
         ("`lab ab`, whole alloc-burst sweep", "30 s", _timed(_ab, 3)),
         ("kernel, one changed .c file", "15 s", _changed_file_s()),
-        *bench_bisect.rows(),
         ("`lab history trend`, among a million samples", "1 s", _trend_s()),
     ]
     if asked.build:
@@ -64,7 +61,7 @@ def _lab(*arguments: str, env: dict[str, str] | None = None) -> str:
 
 
 def _ab(*more: str) -> str:
-    return _lab("ab", "--base", BASE, "--test", TEST, "--json", *more)
+    return _lab("ab", BASE, TEST, "--json", *more)
 
 
 def _model_ratios(rounds: int = 5) -> dict[str, float]:
@@ -72,7 +69,9 @@ def _model_ratios(rounds: int = 5) -> dict[str, float]:
     seconds: dict[str, list[float]] = {"none": [], "tlb": [], "full": []}
     for _ in range(rounds):
         for model, taken in seconds.items():
-            result = json.loads(_ab("--model", model, "--seeds", "1", "--jobs", "1", "--no-snapshot"))["result"]
+            result = json.loads(
+                _ab("-w", "alloc-burst", "--model", model, "--seeds", "1", "--jobs", "1", "--no-snapshot")
+            )["result"]
             taken.append(sum(run["wall_s"] for run in _runs(result)))
     return {model: statistics.median(taken) / statistics.median(seconds["none"]) for model, taken in seconds.items()}
 
@@ -175,9 +174,9 @@ def _trend_s() -> float:
     from ..fakes import samples
 
     with tempfile.TemporaryDirectory() as name:
-        url = f"sqlite:///{name}/history.sqlite"
-        samples.fill(url, samples=1_000_000)
-        return _timed(lambda: samples.trend(url), 5)
+        path = f"{name}/history.sqlite"
+        samples.fill(path, samples=1_000_000)
+        return _timed(lambda: samples.trend(path), 5)
 
 
 def _first_build_s() -> float:

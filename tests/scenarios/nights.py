@@ -28,7 +28,7 @@ from lab.kernels import trees
 from lab.nightly import record, run
 from lab.nightly.record import Event
 
-from ..fakelinux import history, layout
+from ..fakelinux import history
 from ..fakelinux.history import History
 
 ARRIVING = (
@@ -97,7 +97,7 @@ def _upstream(path: Path, seed: int) -> tuple[Repo, Story]:
 def _story(made: History) -> Story:
     tips, count = [], 0
     for words in ARRIVING:
-        count += len(layout.parse(words))
+        count += len(history.parse(words))
         tips.append(made.commits[count - 1].id)
     return Story(tips=tips, culprit=made.only("culprit").id)
 

@@ -2,11 +2,11 @@
 
 Nothing is measured: the newest comparison that found a regression, the newest bisection that named a culprit, and
 the newest matrix are taken, unless an ID says which. Each becomes docs/pictures/NAME.png and NAME-dark.png, in a
-window as a laptop has it; the matrix is also drawn as docs/pictures/matrix.svg.
+window as a laptop has it.
 
 Those in the repository are of
 
-    lab ab --base efa7df3e3bb5^ --test efa7df3e3bb5; lab explain latest
+    lab ab efa7df3e3bb5^ efa7df3e3bb5 -w alloc-burst; lab explain latest
     python -m tests.fakelinux --into planted.git --seed 7 \\
         --layout "neutral*12 breaks-build neutral*5 mends-build neutral*4 culprit neutral*10"
     lab tree add planted.git
@@ -34,7 +34,7 @@ from lab.compare import result_folders
 from lab.compare.matrix_results import MatrixResult
 from lab.core.errors import LabError
 from lab.core.records import write_atomic
-from lab.report import heatmap, inputs
+from lab.report import inputs
 
 TOP = Path(__file__).resolve().parents[2]
 FOLDER = TOP / "docs" / "pictures"
@@ -77,9 +77,7 @@ def _pages(asked: argparse.Namespace) -> dict[str, str]:
         one = inputs.open_bisection(result_folders.open_folder(bisect))
         found["bisection"] = report.render("html", one)
     if matrix:
-        map_ = inputs.open_matrix(result_folders.open_folder(matrix))
-        found["matrix"] = report.render("html", map_)
-        write_atomic(FOLDER / "matrix.svg", heatmap.matrix(map_).encode())
+        found["matrix"] = report.render("html", inputs.open_matrix(result_folders.open_folder(matrix)))
     return found
 
 

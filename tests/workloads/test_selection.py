@@ -207,7 +207,7 @@ def test_a_new_workload_is_sound_and_is_the_one_of_the_documentation(
         "check it:   lab workload check ./mine\nmeasure it: lab ab --base SPEC --test SPEC -w ./mine\n"
     )
     written = {str(path.relative_to(tmp_path)): path.read_text() for path in (tmp_path / "mine").iterdir()}
-    page = (paths.top_dir() / "docs" / "workloads.md").read_text()
+    page = (paths.top_dir() / "docs" / "own-workload.md").read_text()
     assert written == {name: text for name, text in blocks.files(page).items() if name.startswith("mine/")}
     assert [case.name for case in selection.load("./mine").cases] == ["small", "large"]
     assert "template" not in selection.shipped()

@@ -173,7 +173,12 @@ function matrixPage(table) {
   const [name, id] = (kept.get("cell") ?? "").split("@");
   const number = atlas.cases.findIndex((one) => one.name === name), index = atlas.columns.findIndex((one) => one.id === id);
   if (number >= 0 && index >= 0) choose(rows[number].cells[index + 1], false);
-  else if (rows.length) rows[0].cells[1].tabIndex = 0;
+  else if (rows.length) {
+    rows[0].cells[1].tabIndex = 0;
+    // Begin with the kernel that all are relative to: those of older releases are left of it.
+    const head = table.tHead.rows[1].cells[1 + atlas.columns.findIndex((one) => one.id === form.elements.reference.value)];
+    table.parentElement.scrollLeft = head.offsetLeft - rows[0].cells[0].offsetWidth;
+  }
 }
 
 function pairPage(form) {
@@ -197,7 +202,7 @@ function pairPage(form) {
       if (!old || !fresh || !row.name.toLowerCase().includes(text)) continue;
       const word = wordOf(row, base, test, basis);
       words[word] = (words[word] ?? 0) + 1;
-      found.push([row, old, fresh, word]);
+      if ([word, ""].includes(form.elements.word.value)) found.push([row, old, fresh, word]);
     }
     found.sort((a, b) => Math.abs(Math.log(b[2] / b[1])) - Math.abs(Math.log(a[2] / a[1])));
     table.tBodies[0].replaceChildren(...found.map(([row, old, fresh, word]) => {

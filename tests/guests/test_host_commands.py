@@ -1,0 +1,149 @@
+"""Commands of the host as workloads: what is brought along, how it is started, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.core.errors import UserError
+from lab.guests.host_commands import command_workload
+from lab.workloads import selection
+
+from ..fakes.build import own_folders
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    own_folders(monkeypatch, tmp_path / "lab")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_program_comes_with_its_loader_its_libraries_and_its_files(here: Path) -> None:
+    (here / "data" / "deep").mkdir(parents=True)
+    (here / "data" / "deep" / "words").write_text("b\na\n")
+    (here / "elsewhere").write_text("x")
+    folder = command_workload("sort -n 'data/deep/words'", [Path("data"), here / "elsewhere"])
+    workload, (case,) = selection.select(str(folder))
+    *_, loader, flag, libraries, program, option, argument = workload.command(case)
+    assert (flag, option, argument) == ("--library-path", "-n", "data/deep/words")
+    brought = workload.own_files
+    assert brought[program].read_bytes() == Path(shutil.which("sort") or "").read_bytes()
+    assert os.access(brought[program], os.X_OK)
+    assert loader in brought and f"{libraries}/libc.so.6" in brought
+    assert brought["/workload/data/deep/words"].read_text() == "b\na\n"
+    assert brought["/workload/elsewhere"].read_text() == "x"
+
+
+def test_a_script_is_started_as_it_is(here: Path) -> None:
+    script = here / "My Script.sh"
+    script.write_text('#!/bin/sh\necho \'{"metrics": {"done": 1}}\'\n')
+    script.chmod(0o755)
+    folder = command_workload("'./My Script.sh' 'a b'")
+    workload, (case,) = selection.select(str(folder))
+    assert workload.name == case.name == "my-script.sh"
+    assert not workload.clocked
+    assert workload.command(case)[-2:] == ["/workload/bin/My Script.sh", "a b"]
+    assert [*workload.own_files] == ["/workload/bin/My Script.sh"]
+
+
+def test_the_same_command_is_the_same_workload_and_another_file_another(here: Path) -> None:
+    file = here / "input"
+    file.write_text("1")
+    first = command_workload("sort input", [Path("input")])
+    assert command_workload("sort input", [Path("input")]) == first
+    file.write_text("2")
+    assert command_workload("sort input", [Path("input")]) != first
+    assert (first / "input").read_text() == "1"
+
+
+def script(here: Path, name: str, first_line: str, text: str = "") -> str:
+    """The path of a script."""
+    (here / name).write_text(f"{first_line}\n{text}")
+    (here / name).chmod(0o755)
+    return f"./{name}"
+
+
+@pytest.mark.parametrize(
+    ("line", "started", "library"),
+    [
+        ("#!/bin/bash -e", ["bin/bash", "-e"], None),
+        ("#!/usr/bin/env bash", ["bin/bash"], None),
+        ("#!/usr/bin/awk -f", ["bin/", "-f"], None),
+        ("#!/usr/bin/perl -w", ["bin/perl", "-w"], "lib/perl/strict.pm"),
+        (f"#!/usr/bin/env -S {sys.executable} -u", ["bin/python", "-u"], "/json/__init__.pyc"),
+    ],
+)
+def test_a_script_comes_with_its_interpreter(here: Path, line: str, started: list[str], library: str | None) -> None:
+    if shutil.which(line[2:].split()[0]) is None:
+        pytest.skip("its interpreter is not installed here")
+    workload, (case,) = selection.select(str(command_workload(script(here, "it", line) + " 1", clocked=True)))
+    assert workload.clocked
+    words = workload.command(case)
+    at = words.index("--library-path")
+    assert words[at + 2].startswith(f"/workload/{started[0]}") and words[at + 3 :] == [
+        *started[1:], "/workload/bin/it", "1",
+    ]  # fmt: skip
+    brought = workload.own_files
+    assert {words[at - 1], words[at + 2], "/workload/bin/it", "/workload/lib/libc.so.6"} <= brought.keys()
+    assert library is None or any(name.endswith(library) for name in brought)
+
+
+def test_python_runs_from_the_library_that_is_brought(here: Path) -> None:
+    text = "import json; print(json.dumps(json.__file__))"
+    folder = command_workload(script(here, "it.py", f"#!{sys.executable}", text))
+    workload, (case,) = selection.select(str(folder))
+    words = [word.replace("/workload/", f"{folder}/") for word in workload.command(case)]
+    words = words[words.index("--library-path") - 1 :]
+    done = subprocess.run(words, env={"PYTHONHOME": str(folder)}, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f'"{folder}/lib/python') and done.stdout.endswith('json/__init__.pyc"\n')
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
+@pytest.mark.parametrize("way", ["$ORIGIN", "LD_LIBRARY_PATH"])
+def test_a_program_finds_its_libraries_as_on_the_host(here: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    for name in ("lib", "bin"):
+        (here / name).mkdir()
+    (here / "f.c").write_text("int f(void) { return 0; }\n")
+    (here / "m.c").write_text("int f(void);\nint main(void) { return f(); }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", "lib/libf.so", "f.c"], check=True)
+    found = ["-Wl,-rpath,$ORIGIN/../lib"] if way == "$ORIGIN" else []
+    subprocess.run(["gcc", "-o", "bin/m", "m.c", "-Llib", "-lf", *found], check=True)
+    if way == "LD_LIBRARY_PATH":
+        with pytest.raises(UserError, match=r"needs libf\.so, which this host does not have"):
+            command_workload("bin/m")
+        monkeypatch.setenv("LD_LIBRARY_PATH", "lib")
+    workload, _ = selection.select(str(command_workload("bin/m")))
+    assert "/workload/lib/libf.so" in workload.own_files
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "said"),
+    [
+        ("", [], "empty"),
+        ("sort 'open", [], "no command"),
+        ("no-such-program-here -x", [], "no program"),
+        ("sort x", [Path("missing")], "no such file"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(command: str, files: list[Path], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        command_workload(command, files)
+
+
+def test_a_command_excludes_workloads_and_suites(capsys: pytest.CaptureFixture[str]) -> None:
+    specs = ["ab", "--base", "deb:6.1", "--test", "deb:6.12"]
+    for words, said in (
+        (["--exec", "true", "-w", "syscalls"], "--exec and --workload exclude each other"),
+        (["--exec", "true", "--suite", "quick"], "--suite and --exec exclude each other"),
+        (["--file", "x"], "--file brings a file along"),
+        (["--clocked"], "--clocked is about the command of --exec"),
+    ):
+        assert main.run([*specs, *words]) == 2
+        assert said in capsys.readouterr().err
