@@ -46,12 +46,18 @@ _MAKE_VARIABLES = [
 def make_variables(guests: str = architecture.DEFAULT, options: Iterable[Pair] = ()) -> list[str]:
     """The variables of make that fix a build for an architecture; part of the key.
 
-    options: kconfig of the spec's own. Only BTF needs pahole.
+    options: kconfig of the spec's own. Only BTF needs pahole. Raises `HostFailed` if pahole is needed and missing.
     """
     found = architecture.load(guests)
     cross = [f"CROSS_COMPILE={found.cross_prefix}"] if found.cross_prefix else []
-    pahole = [] if dict(options).get(_BTF) == "y" else ["PAHOLE=none"]
+    pahole = _pahole() if dict(options).get(_BTF) == "y" else ["PAHOLE=none"]
     return [f"ARCH={found.kbuild}", *cross, *_MAKE_VARIABLES, *pahole]
+
+
+def _pahole() -> list[str]:
+    """The host's pahole, by its version: kbuild ignores the variable, and keys have it."""
+    pahole = process.find_tool("pahole", package="pahole")
+    return [f"LAB_PAHOLE_VERSION={process.run_text([pahole, '--version'])}"]
 
 
 # Variables of the caller that would reach kbuild and are no part of the key, and make's own from `make ab`.
@@ -326,8 +332,6 @@ class Workspace:
 
     def _configure(self, progress: Progress) -> str:
         """Resolve the requested options on top of allnoconfig, or a package's on top of the tree's own defaults."""
-        if "PAHOLE=none" not in self.make:
-            process.find_tool("pahole", package="pahole")
         self._start()
         fragment = self.out / "lab.fragment"
         fragment.write_text(kconfig.fragment({**self.optional, **self.required}))

@@ -389,6 +389,17 @@ def test_the_first_error_of_a_log(log: str, line: str | None) -> None:
     assert build.first_error(log) == line
 
 
-def test_only_a_kernel_with_btf_has_pahole() -> None:
+def test_only_a_kernel_with_btf_has_pahole_and_follows_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_btf, found = [("CONFIG_DEBUG_INFO_BTF", "y")], []
     assert "PAHOLE=none" in make_variables() and "PAHOLE=none" in make_variables(options=[("CONFIG_BPF", "y")])
-    assert "PAHOLE=none" not in make_variables(options=[("CONFIG_DEBUG_INFO_BTF", "y")])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostFailed, match="pahole is not installed"):
+        make_variables(options=with_btf)
+    for version in ("v1.24", "v1.27"):
+        (tmp_path / "pahole").write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / "pahole").chmod(0o755)
+        found.append(make_variables(options=with_btf))
+        assert "PAHOLE=none" not in found[-1] and f"LAB_PAHOLE_VERSION={version}" in found[-1]
+    assert found[0] != found[1]
