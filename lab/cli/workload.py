@@ -44,8 +44,9 @@ def render(workload: Workload, width: int = UNBOUND) -> str:
     if workload.case_files:
         lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
     lines += ["", "exact mode does not see (`unseen` names a case that is about one of these):"]
-    lines += columns([(f"  {limit.name}", limit.brief) for limit in limits().values()], width=width)
-    if note := turns_note(workload.vcpus):
+    unseen = [limit for limit in limits().values() if not (workload.contends and limit.turns)]
+    lines += columns([(f"  {limit.name}", limit.brief) for limit in unseen], width=width)
+    if not workload.contends and (note := turns_note(workload.vcpus)):
         lines += ["", wrapped(note, 2, width)]
     return "\n".join(lines)
 

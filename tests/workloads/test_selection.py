@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.cli import main
+from lab.cli.workload import render
 from lab.core import paths
 from lab.core.errors import UserError
 from lab.kernels.kconfig import Needs
@@ -243,3 +244,11 @@ def test_a_selection_on_several_numbers_of_vcpus() -> None:
         selection.on_cpus("contention@4:fstat", (1,))
     with pytest.raises(UserError, match="1 to 16 vCPUs"):
         selection.load("contention@17")
+
+
+@pytest.mark.parametrize(("text", "has_limits"), [("contention", True), ("contention@4", False)])
+def test_vcpus_that_contend_have_no_limit_of_turns(text: str, has_limits: bool) -> None:
+    ((workload, _),) = selection.select_all([text])
+    shown = render(workload).partition("exact mode does not see")[2]
+    assert "devices" in shown
+    assert ("\n  contention" in shown, "\n  false-sharing" in shown) == (has_limits, has_limits)
