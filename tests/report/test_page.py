@@ -11,10 +11,10 @@ from lab.compare.explain import Explanation, FunctionRow
 from lab.compare.lines import MetLine, Moves
 from lab.compare.profiles import Call
 from lab.core.text import visible
-from lab.report import page
+from lab.report import page, plots, wording
 from lab.report.page import live_values
 
-from ..fakes.result import HOSTILE, SLOWER, hostile, large, live, reports, result
+from ..fakes.result import HOSTILE, RATE, SLOWER, case, hostile, large, live, reports, result
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -66,6 +66,44 @@ def test_ids_are_unique_and_links_lead_to_them(tmp_path: Path) -> None:
     targets = {value[1:] for _, attrs in reader.tags if (value := attrs.get("href")) and value.startswith("#")}
     labels = {attrs["aria-labelledby"] for _, attrs in reader.tags if "aria-labelledby" in attrs}
     assert targets | labels <= set(ids)
+
+
+def test_every_number_stands_in_its_arms_column_with_its_unit(tmp_path: Path) -> None:
+    document = result()
+    (item,) = (together := reports(tmp_path, document)).items
+    said = " ".join(_read(page.comparison(together)).text.split())
+    overview, _, details = said.partition("Case by case")
+    for one in document.cases:
+        view = page.CaseView(stored=item, case=one, id="x", letter="A")
+        base, test = one.primary.base, one.primary.test
+        means, change = [wording.shown(arm) for arm in (base, test)], wording.change(one.primary)
+        assert re.search(rf"{one.case}.* {' '.join(means)} {one.word} ", overview)
+        assert f"cycles_per_op: {' → '.join(means)} modelled cycles/op (full made-up-machine), {change}" in details
+        own, _, raw = details.partition(f"counters of {one.name} ")[2].partition(f"Raw numbers of {one.name} ")
+        pairs = " ".join(f"{seed}{b}{t}" for seed, b, t in zip(document.seeds, base, test, strict=True))
+        assert raw.startswith(f"seed base test {pairs.replace('None', 'n/a')} ")
+        for counter in view.counters:
+            moved = " ".join(wording.shown(arm) for arm in (counter.base, counter.test))
+            assert f"{counter.name} {moved} {wording.change(counter)} {counter.unit}" in own
+    (pgfault, change, bars), *_ = page.CaseView(stored=item, case=SLOWER, id="x", letter="A").largest
+    assert (pgfault.name, change, bars) == ("pgfault", "x100.0", plots.pair(5.0, 500.0))
+    assert f"pgfault {change} 5 → 500 events" in details
+    assert "lab ab --base 'v1^' --test v1 -w alloc-burst --model full --machine made-up-machine" in details
+
+
+def test_curves_and_quantiles_are_of_their_arms(tmp_path: Path) -> None:
+    numbers = [float(number) for number in range(401)]
+    document = result(case("many", numbers[::-1], [2 * number for number in numbers], primary=RATE))
+    (item,) = reports(tmp_path, document).items
+    view = page.CaseView(stored=item, case=document.cases[0], id="x", letter="A")
+    assert [row[1:] for row in view.quantiles] == [(f"{100 * i}", f"{200 * i}") for i in range(5)]
+    ((_, unit, chart),) = view.percentiles
+    heights = {
+        arm: [int(y) for y in re.findall(r" (\d+)", line)]
+        for arm, line in re.findall(r'class="line (\w+)" d="([^"]+)"', chart.picture)
+    }
+    assert unit == "ns" and len(heights["base"]) == 3
+    assert all(test < base for base, test in zip(heights["base"], heights["test"], strict=True)), "more is higher"
 
 
 def test_hostile_words_are_text(tmp_path: Path) -> None:

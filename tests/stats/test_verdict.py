@@ -161,6 +161,19 @@ def test_equivalence_is_found_with_the_blocks_it_takes_and_not_claimed_at_the_ma
     assert np.mean(wrong) < 0.03
 
 
+@pytest.mark.parametrize("shifts", [(-0.3, -0.2), (-0.2, -0.3)])
+def test_with_a_control_that_may_have_changed_only_what_holds_with_and_without_it_is_said(
+    shifts: tuple[float, float],
+) -> None:
+    plain, adjusted = (live(shift, 0.03, 12) for shift in shifts)
+    found = verdict.adjust(plain, adjusted, verdict.SharedNoise("control", [], moved=True))
+    assert found.verdict == plain.verdict == adjusted.verdict == Outcome.REGRESSION
+    assert plain.interval is not None and adjusted.interval is not None
+    lows, highs = zip(plain.interval, adjusted.interval, strict=True)
+    assert found.interval == (min(lows), max(highs))
+    assert found.p_value == max(plain.p_value, adjusted.p_value) > min(plain.p_value, adjusted.p_value)
+
+
 def test_unknown_names_the_side_that_is_open() -> None:
     base = [1000.0] * 8
     wide = [1000 * math.exp(v) for v in (-0.1, 0.1, -0.08, 0.08, -0.05, 0.05, 0.02, -0.02)]
@@ -173,6 +186,23 @@ def test_mde_is_a_fraction_that_shrinks_with_blocks() -> None:
     sizes = [live(0.0, 0.02, n).mde for n in (5, 6, 12, 60)]
     assert sizes[0] is None
     assert all(a is not None and b is not None and a > b > 0 for a, b in pairwise(sizes[1:]))
+
+
+@pytest.mark.parametrize(
+    ("cycles", "without", "wanted"),
+    [
+        (1.1, 1.021, Outcome.REGRESSION), (1.1, 1.019, Outcome.UNKNOWN), (1.1, 0.9, Outcome.UNKNOWN),
+        (0.9, 0.979, Outcome.IMPROVEMENT), (0.9, 0.981, Outcome.UNKNOWN), (0.9, 1.1, Outcome.UNKNOWN),
+        (1.01, 1.1, Outcome.SAME),
+    ],
+)  # fmt: skip
+def test_the_starts_of_strings_may_not_carry_a_change_across_the_threshold(
+    cycles: float, without: float, wanted: Outcome
+) -> None:
+    found, other = (
+        compare_metric(FAULTS, [1000.0] * 6, [1000.0 * ratio] * 6, exact=True) for ratio in (cycles, without)
+    )
+    assert verdict.beside_strings(found, other, 0.02).verdict == wanted
 
 
 # ---- values that have no ratio
