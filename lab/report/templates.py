@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lab.core import paths
 from lab.core.text import number, visible
@@ -50,8 +50,16 @@ def _environment(folder: Path) -> jinja2.Environment:
     environment.globals |= {
         "wording": wording, "plots": plots, "number": number, "percent": percent, "Tick": svg.Tick, "Chart": svg.Chart,
     }  # fmt: skip
-    environment.filters["wrapped"] = _wrapped
+    environment.filters |= {"wrapped": _wrapped, "commands": commands}
     return environment
+
+
+def commands(words: str) -> Markup:
+    """Text for a page, in which a command between backticks is set as code."""
+    parts = str(escape(words)).split("`")
+    if len(parts) % 2 == 0:  # a backtick that begins no command
+        return escape(words)
+    return Markup("".join(f"<code>{one}</code>" if i % 2 else one for i, one in enumerate(parts)))  # noqa: S704  (escaped)
 
 
 def _wrapped(words: str, indent: str = "") -> str:

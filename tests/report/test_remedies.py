@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lab.compare.results import CaseResult
-from lab.report import remedies
+from lab.report import remedies, templates
 
 from ..fakes import result as fakeresult
 from ..fakes.result import DISPUTED, SLOWER, UNSURE
@@ -52,3 +52,15 @@ def test_too_few_seeds_are_settled_by_six() -> None:
 def test_the_documentation_has_every_remedy() -> None:
     page = (DOCS / "verdict.md").read_text()
     assert [one.does for one in remedies.REMEDIES if one.does not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "drawn"),
+    [
+        ("`--seeds 6` settles it", "<code>--seeds 6</code> settles it"),
+        ("`<b>` and `x`", "<code>&lt;b&gt;</code> and <code>x</code>"),
+        ("a ` of its own", "a ` of its own"),
+    ],
+)
+def test_a_page_sets_commands_as_code(words: str, drawn: str) -> None:
+    assert templates.commands(words) == drawn

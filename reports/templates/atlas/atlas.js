@@ -208,7 +208,7 @@ function pairPage(form) {
     table.tBodies[0].replaceChildren(...found.map(([row, old, fresh, word]) => {
       const tr = document.createElement("tr");
       tr.dataset.case = row.name;
-      const head = element("th", "", { scope: "row" });
+      const head = element("th", "", { scope: "row", class: "name" });
       head.append(element("a", row.name, { href: `case/${row.slug}.html` }));
       const between = row.steps[basis].filter((index) => index > Math.min(base, test) && index <= Math.max(base, test) && atlas.columns[index].series === to.series);
       const state = { slower: "regression", faster: "improvement" }[word] ?? word;
