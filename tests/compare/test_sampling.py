@@ -188,13 +188,19 @@ def test_going_on_measures_nothing_twice(start: Start) -> None:
     assert measure().cases == result.cases and third.calls == []
 
 
-@pytest.mark.parametrize("field", ["fingerprint", "kernel", "commands"])
-def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("fingerprint", "of another time"), ("kernel", "of another time"), ("commands", {"small": ["/usr/bin/other"]}),
+        ("windows", {"small": [1.0, 2.0]}),
+    ],
+)  # fmt: skip
+def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: str, value: object) -> None:
     _, measure = start(equal)
     measure()
     path = runs.run_path(folder, "mine-test-0002")
     run = records.load(path, dict)
-    run[field] = {"small": ["/usr/bin/other"]} if field == "commands" else "of another time"
+    run[field] = value
     records.save(path, run)
     guests, measure = start(equal)
     measure()
