@@ -169,6 +169,27 @@ def test_a_round_that_was_cut_short_is_completed(tmp_path: Path, host: Host) -> 
     assert [name.split("-")[:3] for name in host.booted] == [["0001", "1", "1"], ["0001", "1", "2"]]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "of_a_whole_round"),
+    [
+        ("kernel", "of another time", True), ("fingerprint", "of another time", True), ("iterations", 3, False),
+        ("failure", "it died", False),
+    ],
+)  # fmt: skip
+def test_a_boot_of_something_else_is_not_used(
+    tmp_path: Path, host: Host, field: str, value: object, of_a_whole_round: bool
+) -> None:
+    runner(tmp_path).run_round()
+    first, _ = host.booted
+    path = boots.record_path(tmp_path, first)
+    records.save(path, {**records.load(path, dict), field: value})
+    if not of_a_whole_round:
+        (tmp_path / "rounds" / "0001-1.json").unlink()
+    host.booted.clear()
+    runner(tmp_path).run_round()
+    assert host.booted == [first]
+
+
 def test_a_disturbed_round_is_repeated_and_kept(tmp_path: Path, host: Host) -> None:
     host.troubles = iter([["steal 3 %"], []])
     one = runner(tmp_path)
