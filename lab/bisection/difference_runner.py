@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.bisection import exact_runner
-from lab.bisection.answer import Culprit, Function, Proof
+from lab.bisection import exact_runner, suspects
+from lab.bisection.answer import Culprit, Proof
 from lab.bisection.commit_range import Candidate
 from lab.bisection.difference_search import Mix, Pending, mix_name
 from lab.bisection.difference_state import DifferenceState
@@ -21,12 +21,16 @@ from lab.bisection.journal import Reading
 from lab.bisection.proof import Prover
 from lab.bisection.session import DIFFERENCE, HISTORY, Session
 from lab.bisection.sources import Sources
+from lab.compare import chains, explain, result_folders
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, LabError, UserError
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.kernels import build
 from lab.stats.verdict import percent
+
+_NAMED = 10
+"""Functions that a line of the log names."""
 
 
 class DifferenceRunner(ExactRunner):
@@ -59,13 +63,11 @@ class DifferenceRunner(ExactRunner):
     def _split(self) -> None:
         """Store what differs in the files that the builds of both ends read."""
         session, plan, log = self.session, self.session.plan, self.work.progress.log
-        functions: list[Function] = []
+        moved: dict[str, float] = {}
         try:
-            old, new = (end.spec for end in session.history.ends)
-            functions = Prover(session, self.work).explain(session.folder / "explain", old, new)
+            moved = self._moved()
         except LabError as error:
             log(f"the functions that changed are not known: {error.message}")
-        moved = {one.name: one.own for one in functions if one.space == "kernel"}
         whole = sum(moved.values())
         read = self.measurer.files_read(plan.old.spec) | self.measurer.files_read(plan.new.spec)
         made = Sources(plan.old.spec, plan.new.spec).difference(
@@ -77,8 +79,24 @@ class DifferenceRunner(ExactRunner):
         session.difference = made
         log(
             f"{plural(made.files, 'file')} differ, of which the builds read {len(made.by_path)}: "
-            f"{plural(len(made.hunks), 'hunk')}; functions that changed most: {', '.join(moved) or 'none is known'}"
+            f"{plural(len(made.hunks), 'hunk')}; functions that changed most: "
+            f"{', '.join(list(moved)[:_NAMED]) or 'none is known'}"
         )
+
+    def _moved(self) -> dict[str, float]:
+        """The kernel's functions whose code changed the cost, by call chains where guests have them, and how much."""
+        session, place = self.session, self.session.folder / "explain"
+        old, new = (end.spec for end in session.history.ends)
+        functions = Prover(session, self.work).explain(place, old, new)
+        moved = {one.name: one.own for one in functions if one.space == "kernel"}
+        result = result_folders.load_result(place)
+        try:
+            found = chains.find(place, result.cases[0], self.work, cost=functions[0].cost if functions else "cycles")
+        except LabError as error:
+            self.work.progress.log(f"callers are not known: {error.message}")
+            return moved
+        explained = explain.remembered(place, result.cases[0])
+        return suspects.named(chains.changes(found, explained.explanation.call_ratios() if explained else {})) or moved
 
     def _measure_mix(self, state: DifferenceState, pending: Pending) -> None:
         session, log = self.session, self.work.progress.log

@@ -12,6 +12,7 @@ from lab.core.records import Record
 
 _HEADER = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _FUNCTION = re.compile(r"(\w+)\s*\([^)]*\)?[^;]*$")
+_SYSCALL = re.compile(r"\bSYSCALL_DEFINE\d\((\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
 Whole = tuple[str, bytes] | None
@@ -62,7 +63,14 @@ class Hunk(Record, frozen=True, kw_only=True):
 
 
 def _functions(lines: Iterable[str]) -> frozenset[str]:
-    return frozenset(match[1] for line in lines if (match := _FUNCTION.search(line)))
+    """The functions whose heads are on some lines. That of a system call makes three, and profiles name any of them."""
+    found = set[str]()
+    for line in lines:
+        if call := _SYSCALL.search(line):
+            found |= {f"{kind}_sys_{call[1]}" for kind in ("__do", "__se", "__x64")}
+        elif match := _FUNCTION.search(line):
+            found.add(match[1])
+    return frozenset(found)
 
 
 class Difference(Record, frozen=True, kw_only=True, dict=True):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from lab.bisection.hunks import Difference, distances
+from lab.compare.explain import FunctionKey
 
 _QUOTED = re.compile(r"[\u2018'`]([^\u2018\u2019'`]+)[\u2019']")
 _MISSING = re.compile(
@@ -29,6 +30,16 @@ MOST_ADDED = 24
 """More hunks than that share a name of no meaning here: such a name is not followed."""
 
 _RARE = 12
+
+_LEAST = 0.005
+"""The least part of all that moved that makes a function a suspect."""
+
+
+def named(changes: Mapping[FunctionKey, float]) -> dict[str, float]:
+    """The kernel's functions that made a change, and how much of it, the largest first."""
+    sizes = {name: abs(change) for (space, name), change in changes.items() if space == "kernel"}
+    whole = sum(sizes.values())
+    return {name: sizes[name] for name in sorted(sizes, key=lambda name: -sizes[name]) if sizes[name] > _LEAST * whole}
 
 
 def tiers(difference: Difference) -> list[list[int]]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lab.compare import profiles
-from lab.compare.explain import MILLI, Arm, Cost, FunctionKey, place
+from lab.compare.explain import ARMS, MILLI, Arm, Cost, FunctionKey, place
 from lab.compare.profiles import ArmProfile
 from lab.compare.results import CaseResult
 from lab.core.executor import Work
@@ -52,6 +52,42 @@ def find(
         cost=cost,
         machine=found.machine,
     )
+
+
+def changes(chains: Chains, calls: Mapping[FunctionKey, float]) -> dict[FunctionKey, float]:
+    """The change of the cost of an operation, at the functions whose code makes it.
+
+    A function that only one arm runs may be new, gone or inlined: its cost counts for its caller. The change of a stack
+    that one arm alone has is made by the last function that both arms reach in the same way: it calls another function
+    now. That of a stack of both arms is made by its last function; the part that more or fewer calls of this one
+    explain is made by the nearest caller that runs as often as before.
+    calls: the calls of a function in the test arm by those in the base arm; 1 if they are not known.
+    """
+    shared = {one for stack in chains.base for one in stack} & {one for stack in chains.test for one in stack}
+    deltas: dict[Stack, float] = defaultdict(float)
+    costs: dict[Stack, float] = defaultdict(float)
+    ways = []
+    for arm, sign in zip(ARMS, (-1, 1), strict=True):
+        way: set[Stack] = set()
+        for stack in getattr(chains, arm):
+            kept = tuple(one for one in stack if one in shared)
+            way.update(kept[:depth] for depth in range(1, len(kept) + 1))
+            cost = float(chains.per_operation(arm, stack))
+            deltas[kept] += sign * cost
+            costs[kept] += cost if arm == "base" else 0
+        ways.append(way)
+    both = ways[0] & ways[1]
+    found: dict[FunctionKey, float] = defaultdict(float)
+    for stack, delta in deltas.items():
+        common = next((stack[:depth] for depth in range(len(stack), 0, -1) if stack[:depth] in both), ())
+        if common:
+            ratio = calls.get(stack[-1], 1.0) if common == stack else 1.0
+            steady = [one for one in common if abs(calls.get(one, 1.0) - 1) < abs(ratio - 1) / 2]
+            more = costs[stack] * (ratio - 1) if steady else 0.0
+            found[common[-1]] += delta - more
+            if steady:
+                found[steady[-1]] += more
+    return dict(found)
 
 
 def stacks(profile: ArmProfile, cost: Cost) -> dict[Stack, int]:

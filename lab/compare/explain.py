@@ -32,6 +32,7 @@ from lab.kernels.kernel import Kernel
 from lab.kernels.symbols import KERNEL_HALF, LEVELS, base_name
 
 Arm = Literal["base", "test"]
+ARMS: tuple[Arm, Arm] = ("base", "test")
 Cost = Literal["cycles", "instructions"]
 Space = Literal["kernel", "user"]
 
@@ -114,6 +115,15 @@ class Explanation(Record, frozen=True, kw_only=True):
         """One arm's calls per operation, None if no entry was seen."""
         calls = row.calls(arm)
         return None if calls is None else Fraction(calls, self.operations(arm))
+
+    def call_ratios(self) -> dict[FunctionKey, float]:
+        """The calls of each function in the test arm by those in the base arm, if both have some."""
+        found = {}
+        for row in self.rows:
+            base, test = (self.calls_per_operation(row, arm) for arm in ARMS)
+            if base and test:
+                found[row.space, row.name] = float(test / base)
+        return found
 
     def delta(self, row: FunctionRow, cost: Cost = "cycles") -> Fraction:
         """Test minus base, per operation: positive where the test kernel costs more."""

@@ -13,7 +13,7 @@ from lab.bisection.proof import Prover
 from lab.cli import main
 from lab.compare import result_folders
 from lab.core.executor import Work
-from lab.kernels.kernel import KernelSpec
+from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..fakes import mixes
 from ..fakes.bisector import Bisector, make
@@ -173,6 +173,32 @@ def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, m
         resumed = msgspec.json.decode(bisector.printed, type=Answer)
         assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
         assert [step.commit for step in resumed.path] == [step.commit for step in whole.path]
+
+
+def test_a_stop_within_the_build_of_a_mix_resumes_to_the_same_answer(
+    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its patch is written and its name is in the history, but no reading is in the journal."""
+    ends = (
+        commit(bisector.tree, {"mm/a.c": text("cost 100", "q"), "mm/c.c": "c\n"}),
+        commit(bisector.tree, {"mm/a.c": text("cost 130", "Q"), "mm/c.c": "C\n"}),
+    )
+    whole = by(bisector, "hunks", ends)
+    with monkeypatch.context() as patch:
+
+        def stopped(spec: KernelSpec, *args: object, **options: object) -> Kernel:
+            if "mix-" in spec.text:
+                raise KeyboardInterrupt
+            return mixes.obtain(spec, *args, **options)
+
+        patch.setattr(KernelSpec, "obtain", stopped)
+        words = ["--by", "hunks", "--old", ends[0], "--new", ends[1], "--tree", str(bisector.tree)]
+        assert bisector.run(*words, "-w", bisector.workload) == 130
+        assert bisector.run("resume") == 130
+    assert bisector.run("resume", "--json") == 0
+    resumed = msgspec.json.decode(bisector.printed, type=Answer)
+    assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
+    assert [step.commit for step in resumed.path] == [step.commit for step in whole.path] != []
 
 
 def test_a_recipe_names_the_ends_and_its_limits_do_not_count(bisector: Bisector, tmp_path: Path) -> None:

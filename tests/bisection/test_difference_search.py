@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lab.bisection import suspects
 from lab.bisection.difference_search import Found, Mix, Pending, Result, Search, mix_name
 from lab.bisection.hunks import Difference, Hunk
 
@@ -91,6 +92,17 @@ def test_the_hunk_in_a_function_that_is_named_is_found_at_once() -> None:
     kernels = Kernels(difference(hunks, {"slow_path": 0.9}), {frozenset([37]): 1.0})
     assert [part.mix for part in kernels.search().parts] == [{37}]
     assert kernels.builds == 2, "its file, and itself"
+
+
+def test_the_largest_changes_of_the_kernel_are_named() -> None:
+    changes = {
+        ("kernel", "caller"): -90.0,
+        ("user", "main"): 500.0,
+        ("kernel", "noise"): 0.1,
+        ("kernel", "callee"): 9.0,
+    }
+    assert suspects.named(changes) == {"caller": 90.0, "callee": 9.0}
+    assert suspects.named({}) == {}
 
 
 def test_two_files_that_are_independent_each_have_their_share() -> None:

@@ -101,3 +101,8 @@ def test_the_functions_and_names_of_a_hunk() -> None:
     hunk = Hunk(path="mm/a.c", function="static void outer(void)", lines=lines)
     assert hunk.functions == {"outer", "slow", "kept"} and hunk.heads == {"slow"}
     assert {"slow", "struct", "page", "spare"} <= hunk.words
+
+
+def test_a_hunk_in_a_system_call_is_in_the_functions_that_profiles_name() -> None:
+    hunk = Hunk(path="mm/mincore.c", function="SYSCALL_DEFINE3(mincore, unsigned long, start,", lines=["+a"])
+    assert hunk.functions == {"__do_sys_mincore", "__se_sys_mincore", "__x64_sys_mincore"}

@@ -51,3 +51,31 @@ def test_a_block_is_shared_out_by_its_executions(cost: Cost, leaf: tuple[int, in
 def test_chains_that_cannot_be_are_refused(calls: str, message: str) -> None:
     with pytest.raises(output.GuestFailed, match=message):
         window(PROFILE, calls)
+
+
+def stack(names: str) -> chains.Stack:
+    return tuple(("kernel", name) for name in names.split("/"))
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "calls", "found"),
+    [
+        ({"call/a/slow": 30}, {"call/a/fast": 10}, {}, {"call": 0, "a": -20}),
+        ({"call/a/walk/b": 30}, {"call/a/b": 30}, {}, {"b": 0}),
+        ({"call/a/b": 30}, {"call/a/b": 90}, {"b": 3.0}, {"a": 60, "b": 0}),
+        ({"call/a/b": 30}, {"call/a/b": 70}, {"b": 2.0}, {"a": 30, "b": 10}),
+        ({"call/a/b": 30}, {"call/a/b": 90}, {"a": 3.0, "b": 3.0}, {"call": 60, "a": 0, "b": 0}),
+        ({"call/a/b": 30, "call/c": 5}, {"call/a/c/b": 30, "call/a": 1}, {}, {"a": 1, "call": -5}),
+    ],
+    ids=["another callee", "inlined", "more calls", "more and dearer calls", "more calls of the caller", "moved"],
+)
+def test_a_change_is_made_by_the_function_whose_code_makes_it(
+    base: dict[str, int], test: dict[str, int], calls: dict[str, float], found: dict[str, float]
+) -> None:
+    both = chains.Chains(
+        base={stack(names): cost for names, cost in base.items()},
+        test={stack(names): cost for names, cost in test.items()},
+        operations={"base": 1, "test": 1}, cost="instructions", machine="m",
+    )  # fmt: skip
+    changes = chains.changes(both, {("kernel", name): ratio for name, ratio in calls.items()})
+    assert {name: changes.get(("kernel", name), 0) for name in found} == pytest.approx(found)

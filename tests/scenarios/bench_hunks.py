@@ -3,11 +3,13 @@
 make bench-hunks                                 forty sets of hunks, in Debian's source of 7.2; hours
 make bench-hunks ARGS='--count 8 --minutes 90'   eight of them, none begun after 90 minutes
 make bench-hunks ARGS=--table                    what was found so far, as the table of docs/bisect.md
+make bench-hunks ARGS=--search-only              the same sets in a minute: shares by what was planted, and no kernels
 
 A set is drawn by its number: a case, one or two hunks that cost something in functions which the case runs, or none,
 and 20 to 150 lines, or 500, of hunks that cost nothing, in the same files and in others. The search gets both ends as
-sources, and nothing else. What was searched is in the folder, a line each, so the next call goes on; a search that was
-cut off is resumed.
+sources, and nothing else. What was searched is in the folder, a line each, with the digest of what was planted, so the
+next call goes on; a search that was cut off is resumed. A set that would be planted otherwise now is searched anew. All
+kernels are built in one folder, so that a mix costs its own files and the link.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,8 +28,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from lab.bisection import hunks
 from lab.bisection.answer import Answer
-from lab.core import records
+from lab.bisection.difference_search import Pending, Result, Search, mix_name
+from lab.bisection.hunks import Difference
+from lab.bisection.sources import _DIFF
+from lab.core import git, records
 from lab.core.progress import Progress
 from lab.kernels import trees
 from lab.kernels.kernel import resolve
@@ -90,11 +97,20 @@ class Planted(NamedTuple):
     guilty: int
     neutral: int
 
+    @property
+    def digest(self) -> str:
+        """The digest of both ends and the case."""
+        return records.digest([self.case, self.old, self.new])[:12]
+
 
 class Record(records.Record, frozen=True, kw_only=True):
-    """One searched set. found: the hunks that were named; minutes: of builds and guests, and by the clock."""
+    """One searched set.
+
+    planted: the digest of both ends. found: the hunks that were named; minutes: of builds and guests, and by the clock.
+    """
 
     number: int
+    planted: str = ""
     kind: str
     case: str
     guilty: int
@@ -125,15 +141,26 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=COUNT, help="sets (%(default)s)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no set after so many")
     parser.add_argument("--table", action="store_true", help="print the table, and search nothing")
+    parser.add_argument(
+        "--search-only", action="store_true", help="let kernels always build, and show what was planted"
+    )
     asked = parser.parse_args()
+    if asked.search_only:
+        read = Source(asked.source)
+        _say(*_without_kernels([planted(number, read) for number in range(1, asked.count + 1)]))
+        return 0
     asked.folder.mkdir(parents=True, exist_ok=True)
     known = _known(asked.folder)
     if not asked.table:
-        started, read = time.monotonic(), Source(asked.source)
+        read, started = Source(asked.source), time.monotonic()
         for number in range(1, asked.count + 1):
-            if number in known or time.monotonic() - started > 60 * asked.minutes:
+            wanted = planted(number, read)
+            if number in known and known[number].planted == wanted.digest:
                 continue
-            made = _searched(number, asked.source, planted(number, read), read, asked.folder)
+            known.pop(number, None)
+            if time.monotonic() - started > 60 * asked.minutes:
+                continue
+            made = _searched(number, asked.source, wanted, read, asked.folder)
             with (asked.folder / "sets.jsonl").open("ab") as stream:
                 stream.write(msgspec.json.encode(made) + b"\n")
             known[number] = made
@@ -249,7 +276,7 @@ def _patch(before: Mapping[str, str], after: Texts) -> str:
 
 def _searched(number: int, source: str, made: Planted, files: Mapping[str, str], folder: Path) -> Record:
     """The record of a set, searched as a user would."""
-    place = folder.resolve() / f"{number}"
+    place = folder.resolve() / f"{number}-{made.digest}"
     place.mkdir(exist_ok=True)
     ends = []
     for name, texts in (("old", made.old), ("new", made.new)):
@@ -279,7 +306,7 @@ def _searched(number: int, source: str, made: Planted, files: Mapping[str, str],
     sets = [change.hunks for change in answer.changes if change.hunks]
     lines = [line for one in sets for line in one.diff]
     return Record(
-        number=number, kind=made.kind, case=made.case, guilty=made.guilty, neutral=made.neutral,
+        number=number, planted=made.digest, kind=made.kind, case=made.case, guilty=made.guilty, neutral=made.neutral,
         outcome=answer.outcome, found=sum(one.hunks for one in sets),
         right=len({line for line in lines if MARK in line and line.startswith("+")}),
         ends=answer.ends.ratio if answer.ends else None,
@@ -287,6 +314,54 @@ def _searched(number: int, source: str, made: Planted, files: Mapping[str, str],
         minutes=round((answer.build_s + answer.run_s) / 60, 2),
         clock_minutes=round((time.monotonic() - started) / 60, 2), result=answer.result,
     )  # fmt: skip
+
+
+# ---- the search alone
+
+
+def _without_kernels(sets: Sequence[Planted]) -> Iterator[str]:
+    """A table of the search with kernels that always build, and with no noise: rows by whether functions were named."""
+    yield "| planted | functions | sets | right | hunks | builds |"
+    yield "|---|---|---|---|---|---|"
+    for kind in [kind for kind in KINDS if kind != "neutral"]:
+        differences = [_difference(one) for one in sets if one.kind == kind]
+        for word in ("named", "not named"):
+            found = [_simulated(one, named=word == "named") for one in differences]
+            hunks_, builds = _range([len(one.hunks) for one in differences]), _range([builds for _, builds in found])
+            yield f"| {kind} | {word} | {len(found)} | {sum(right for right, _ in found)} | {hunks_} | {builds} |"
+
+
+def _difference(made: Planted) -> Difference:
+    """What git finds between both ends."""
+    with tempfile.TemporaryDirectory() as place:
+        git.run("init", "-q", place)
+        ids = []
+        for texts in (made.old, made.new):
+            for path, text in texts.items():
+                (Path(place) / path).parent.mkdir(parents=True, exist_ok=True)
+                (Path(place) / path).write_text(text)
+            git.run("-C", place, "add", "-A")
+            ids.append(git.run("-C", place, "write-tree").decode().strip())
+        diff = git.run("-C", place, *_DIFF, *ids).decode()
+    return Difference(old_tree=ids[0], new_tree=ids[1], hunks=list(hunks.parse(diff)))
+
+
+def _simulated(difference: Difference, *, named: bool) -> tuple[bool, int]:
+    """True if the search found the planted hunks and no other, and how many mixes it asked for."""
+    guilty = [
+        n for n, hunk in enumerate(difference.hunks) if any(MARK in line for line in hunk.lines if line[0] == "+")
+    ]
+    functions = {name: 1 / len(guilty) for number in guilty for name in difference.hunks[number].functions if named}
+    asked = msgspec.structs.replace(difference, functions=functions)
+    known: dict[str, Result] = {}
+    while True:
+        try:
+            found = Search(asked, known, tolerance=0.1, hunks=True).run()
+        except Pending as pending:
+            share = sum(number in pending.mix for number in guilty) / len(guilty)
+            known[mix_name(pending.mix)] = Result(share)
+        else:
+            return sorted(number for part in found.parts for number in part.mix) == guilty, len(known)
 
 
 # ---- the table
