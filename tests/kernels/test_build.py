@@ -189,6 +189,18 @@ def test_other_content_is_another_kernel_only_that_is_compiled_and_the_subject_i
     assert not (home / "canary").exists()
 
 
+def test_each_commit_is_built_by_its_own_configuration(built: Build, linux: Path) -> None:
+    """In one build folder, where the configuration of the commit before is."""
+    before = (linux / "Kconfig").read_text()
+    (linux / "Kconfig").write_text(f"{before}config ONE_MORE\n\tbool\n")
+    other = _obtain(spec_of(linux, commit_all(linux, "an option more")))
+    (linux / "Kconfig").write_text(before)
+    again = _obtain(spec_of(linux, commit_change(linux, next(_NUMBER))))
+    assert again.inputs.kconfig_sha256 == built.inputs.kconfig_sha256 != other.inputs.kconfig_sha256
+    for one in (other, again):
+        assert records.digest((store.folder_of(one.key) / "config").read_text()) == one.inputs.kconfig_sha256
+
+
 def test_other_kconfig_and_another_compiler_are_another_kernel(built: Build, linux: Path, home: Path) -> None:
     cc = compilers.identify(str(write_compiler(home / "bin", "gcc-77", "gcc (fake) 77.1")))
     other = _obtain(spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=y"), cc)
