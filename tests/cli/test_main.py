@@ -297,22 +297,6 @@ def test_replay_boots_the_very_guests_that_were_booted(
     }
 
 
-def test_an_interrupted_measurement_says_how_to_go_on_and_does(
-    ab: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(arm: str, seed: int, case: str) -> float:
-        if seed == 3:
-            raise KeyboardInterrupt
-        return slower(arm, seed, case)
-
-    assert ab(interrupted, "--jobs", "1") == 130
-    said = capsys.readouterr().err
-    assert "4 runs are kept" in said
-    reference = said.split("lab ab --resume ")[1].split()[0]
-    assert ab(slower, "--resume", reference, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["result"] == reference
-
-
 def test_a_result_folder_is_taken_once(
     ab: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -281,19 +281,3 @@ def test_a_step_below_the_threshold_is_found_by_the_history() -> None:
     assert [event.kind for event in told] == ["step"]
     assert [case.case for case in told[0].cases] == ["0"]
     assert int(told[0].base[1:]) < 25 <= int(told[0].test[1:])
-
-
-def test_a_creep_is_found_by_the_month_and_told_once() -> None:
-    def truth(night: int, case: int) -> float:
-        return 1.0 + 0.001 * night if case == 0 else 1.0
-
-    told = alarms(nights(World(replace_fields(EXACT, cases=2, layout=0.0005), truth, 3), 45))
-    assert [event.kind for event in told] == ["creep"]
-
-
-def test_a_large_step_is_one_alarm_the_first_night() -> None:
-    def truth(night: int, case: int) -> float:
-        return 1.1 if night >= 20 else 1.0
-
-    told = alarms(nights(World(replace_fields(LIVE, cases=2), truth, 3), 50))
-    assert [(event.kind, event.night) for event in told] == [("regression", 20)]
