@@ -158,6 +158,18 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     slab: _Address = 0
 
 
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """A time for which the vCPU took no interrupts. begin, end: addresses of the code that forbade and allowed them.
+
+    Without interrupts are the instructions behind the one that forbids them, up to the one that allows them.
+    """
+
+    millicycles: _Count
+    instructions: _Count
+    begin: _Address
+    end: _Address
+
+
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
     """One measurement: everything that was executed, and by whom.
 
@@ -183,6 +195,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     operations: list[Operation]
     kinds: list[tuple[Events, Events]] = []  # the events of operations, in user and kernel mode
     blocks: list[Block] = []  # the program's profile, from a line of its own
+    irqs_off: Span | None = None  # the longest one; None of guests for which it is not known
     of_vcpus: list[_Count] = []  # of those that contend: the operations of each vCPU
     lines: list[Line] = []  # of those that contend: from a line of its own, those that moved most first
     cpus: list[_Address] = []  # what the addresses of a variable of each CPU are beyond its symbol's

@@ -13,6 +13,7 @@
 #include "context.h"
 #include "decode.h"
 #include "fetch.h"
+#include "irqs_off.h"
 #include "line.h"
 #include "machine.h"
 #include "memory.h"
@@ -48,6 +49,7 @@ struct guest {
 	uint32_t counted, modelled;	/* classes that are told apart, one bit each, without a model and with one */
 	struct layout layout;
 	struct decoded (*decode)(const uint8_t *bytes, size_t size);
+	bool flagged;			/* what allows and forbids interrupts can be told */
 	void (*watch_interrupt)(struct qemu_plugin_tb *tb, size_t count);
 	void (*watch_spaces)(struct qemu_plugin_tb *tb, size_t count);
 };
@@ -60,6 +62,7 @@ static const struct guest guests[] = {
 		.modelled = X86_CLASSES,
 		.layout = X86_LAYOUT,
 		.decode = x86_decode,
+		.flagged = true,
 		.watch_interrupt = context_watch_block,
 	},
 	{
@@ -409,6 +412,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	struct pieces pieces = { .block = block };
 	bool user = block_mode(block) == MODE_USER;
 	bool told_apart = !user && contexts_told_apart();
+	bool flagged = !user && irqs_off_known;
 	struct bases bases = { .known = 0 };
 	struct weight whole = { 0 };
 	bool redirected = false;
@@ -417,6 +421,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		round_watch(tb, block);
 	if (told_apart)
 		guest->watch_interrupt(tb, count);
+	if (flagged)
+		irqs_off_watch_block(tb, count);
 	if (!user && guest->watch_spaces && machine.model >= MODEL_TLB)
 		guest->watch_spaces(tb, count);
 	for (size_t i = 0; i < count; i++) {
@@ -444,6 +450,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		if (told_apart)
 			context_watch(step.insn, step.decoded.turn);
 		weigh(&whole, &step.decoded);
+		if (flagged)
+			irqs_off_watch(step.insn, step.decoded.turn, block, whole.instructions, class_cycles(&whole));
 		if (user)
 			count_piecewise(&pieces, &step, i + 1 == count);
 	}
@@ -536,6 +544,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 		return 1;
 	totals_make();
 	contexts_make();
+	irqs_off_known = guest->flagged && nr_vcpus == 1 && contexts_told_apart();
 	if (rounds)
 		vcpu_select(0);
 	plugin_id = id;

@@ -6,6 +6,7 @@
 #include "output.h"
 #include "chain.h"
 #include "context.h"
+#include "irqs_off.h"
 #include "line.h"
 #include "place.h"
 #include "vcpu.h"
@@ -228,6 +229,9 @@ void output_window(const struct window *window, bool complete)
 	fprintf(file, ",\"unprofiled\":[%" PRIu64 ",%" PRIu64 "]", tally_cycles(&unprofiled),
 		unprofiled.modes[MODE_USER].instructions + unprofiled.modes[MODE_KERNEL].instructions);
 	fprintf(file, ",\"steps\":%" PRIu64 ",\"interruptions\":%" PRIu64, steps_of(&window->all), interruptions);
+	if (irqs_off_known)
+		fprintf(file, ",\"irqs_off\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
+			longest_off.millicycles, longest_off.instructions, longest_off.begin, longest_off.end);
 	if (rounds)
 		put_vcpus(window);
 	put_operations(window);

@@ -30,7 +30,7 @@ static bool find(void *function, const char *name)
 	return symbol;
 }
 
-static bool peek_bytes(uint64_t address, void *to, size_t length)
+bool place_peek(uint64_t address, void *to, size_t length)
 {
 	if (!peek_guest && (!find(&peek_guest, "cpu_memory_rw_debug") || !find(&get_cpu, "qemu_get_cpu")))
 		return false;
@@ -41,7 +41,7 @@ static uint64_t peek(uint64_t address)
 {
 	uint64_t value = 0;
 
-	return peek_bytes(address, &value, sizeof(value)) ? value : 0;
+	return place_peek(address, &value, sizeof(value)) ? value : 0;
 }
 
 static bool is_cache(uint64_t address)
@@ -58,7 +58,7 @@ static void put_name(FILE *file, uint64_t address)
 {
 	char text[NAME_MAX + 1] = "";
 
-	for (int i = 0; i < NAME_MAX && peek_bytes(address + (uint64_t)i, &text[i], 1) && text[i]; i++)
+	for (int i = 0; i < NAME_MAX && place_peek(address + (uint64_t)i, &text[i], 1) && text[i]; i++)
 		if (text[i] < ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\')
 			text[i] = '?';
 	fputs(text, file);

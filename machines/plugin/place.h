@@ -3,8 +3,13 @@
 #ifndef LAB_PLACE_H
 #define LAB_PLACE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* What the vCPU that runs has at a virtual address; false if it has nothing, or if this QEMU does not show it. */
+bool place_peek(uint64_t address, void *to, size_t length);
 
 /* By the guest's vCPU that runs. Each is a part of a JSON object, with a comma before it; nothing where it is not known. */
 void place_put_slab(FILE *file, uint64_t physical);

@@ -40,6 +40,19 @@ struct tally tally_look(void)
 	return (struct tally){ { look(MODE_USER), look(MODE_KERNEL) } };
 }
 
+struct moment moment_look(void)
+{
+	struct moment moment = { 0 };
+
+	for (int mode = 0; mode < NR_MODES; mode++) {
+		struct spent spent = look((enum mode)mode);
+
+		moment.millicycles += spent_cycles(&spent);
+		moment.instructions += spent.instructions;
+	}
+	return moment;
+}
+
 static void spent_add(struct spent *sum, const struct spent *from, const struct spent *to)
 {
 	sum->instructions += to->instructions - from->instructions;

@@ -45,6 +45,14 @@ static inline size_t total_at(enum mode mode, enum total total)
 
 void totals_make(void);
 
+/* All of what was executed up to now, in both modes; a string that is on its way is paid for later. */
+struct moment {
+	uint64_t millicycles;
+	uint64_t instructions;
+};
+
+struct moment moment_look(void);
+
 /* Of all that was executed since power-on (in rounds: by the vCPU whose turn it is), with what was modelled since the window began. */
 struct tally tally_look(void);
 void tally_add(struct tally *sum, const struct tally *from, const struct tally *to);

@@ -12,11 +12,15 @@ enum turn {
 	TURN_CLD,
 	TURN_PUSH_BYTE,
 	TURN_ALLOW,		/* interrupts: sti; msr daifclr; csrsi sstatus */
+	TURN_FORBID,		/* interrupts, on x86-64 alone: cli */
+	TURN_FLAGS,		/* popf */
 	TURN_HALT,		/* hlt; wfi */
 	TURN_CALL,		/* relative */
 	TURN_JUMP,
 	TURN_IRET,
 	TURN_SYSRET,
+	TURN_SWAPGS,
+	TURN_SAVE_STACK,	/* mov %rsp, %gs:PLACE */
 	TURN_FRAME,		/* a register is restored of which the place is known: ldr x30, [sp, #240]; ld sp, 16(sp) */
 	TURN_ERET,		/* eret; sret */
 	TURN_LEAVE_TASK,	/* mov %rsp, OFFSET(%rdi); stp x29, x9, [x8], #16; sd ra, 0(a3) */

@@ -11,6 +11,7 @@
 #include "access.h"
 #include "chain.h"
 #include "context.h"
+#include "irqs_off.h"
 #include "line.h"
 #include "memory.h"
 #include "output.h"
@@ -40,6 +41,7 @@ static void begin(enum kind_of_window kind)
 	blocks_begin();
 	before = contexts_look();
 	contexts_begin();
+	irqs_off_begin();
 	chains_begin();
 	window.kind = kind;
 	window.case_number = nr_cases;

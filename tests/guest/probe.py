@@ -6,6 +6,7 @@ Cases are run many to a guest, and every guest is booted once: a window depends 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,10 @@ class Bench:
     known: dict[Model, dict[str, Window]] = field(default_factory=dict)
 
     def boot(
-        self, *cases: str, model: Model | None, vcpus: int = 1, brackets: Brackets = Brackets.WINDOW
-    ) -> tuple[bytes, bytes]:
-        """Run cases of the probe in one guest; gives what guest and plugin reported."""
+        self, *cases: str, model: Model | None, vcpus: int = 1, brackets: Brackets = Brackets.WINDOW,
+        more: Sequence[str] = (),
+    ) -> tuple[bytes, bytes]:  # fmt: skip
+        """Run cases of the probe in one guest; gives what guest and plugin reported. more: arguments of QEMU's."""
         out = self.folder / "cost.jsonl"
         out.unlink(missing_ok=True)
         machine = common_machine(self.kernel)
@@ -48,7 +50,7 @@ class Bench:
         argv = guest.argv(kernel=self.kernel.image(machine), folder=self.folder, root=root)
         if model:
             argv += ["-plugin", plugin.argument(self.plugin, self.machine, model=model, brackets=brackets, out=out)]
-        ended = run.boot(argv, folder=self.folder, timeout_s=300)
+        ended = run.boot([*argv, *more], folder=self.folder, timeout_s=300)
         report = run.read_report(ended)
         assert [case.status for case in report.cases] == [0] * len(cases)
         return ended.report.read_bytes(), out.read_bytes() if model else b""

@@ -12,7 +12,7 @@ import pytest
 
 from lab.core.errors import GuestFailed
 from lab.guests import costs, hardware
-from lab.guests.plugin import Operation, Spent, Window
+from lab.guests.plugin import Operation, Span, Spent, Window
 from lab.workloads.spec import Center, Measures
 
 NOTHING = {"instructions": 0}
@@ -146,7 +146,7 @@ def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
          "mispredictions", "exceptions", "cr3_writes", "invlpgs", "tlb_invalidations", "zeroed_lines"), 1,
     )  # fmt: skip
     one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
-    one = msgspec.structs.replace(one, in_softirqs=one.in_interrupts, in_idle=NONE, steps=1)
+    one = msgspec.structs.replace(one, in_softirqs=one.in_interrupts, in_idle=NONE, steps=1, irqs_off=Span(1, 1, 1, 1))
     values = {**costs.summarize([one]), **costs.guest_times([one], None, step_ns=16, elapsed_ns=None)}
     assert values[name] > 0 or name in ("user_cycles", "waited")
 
@@ -154,6 +154,13 @@ def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
 def _with(one: Window, *, softirqs: int = 0, idle: Spent | None = None, steps: int | None = None) -> Window:
     spent = Spent(millicycles=(0, softirqs), user=NOTHING, kernel=NOTHING)
     return msgspec.structs.replace(one, in_softirqs=spent, in_idle=idle or NONE, steps=steps)
+
+
+def test_the_longest_span_without_interrupts_is_that_of_all_windows() -> None:
+    spans = [Span(4_000, 9, 0x10, 0x20), Span(5_500, 7, 0x30, 0x40), None]
+    values = costs.summarize([msgspec.structs.replace(window(1), irqs_off=span) for span in spans])
+    assert (values["irqs_off_max_cycles"], values["irqs_off_max_instructions"]) == (5.5, 7)
+    assert "irqs_off_max_cycles" not in costs.summarize([window(1)])
 
 
 def test_deferred_work_is_softirqs_and_threads_without_idle() -> None:
