@@ -42,7 +42,7 @@ class _Comparison(options.MeasuringCommand):
     """A command line of two kernels, and of a command behind `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse with what is behind `--` as the command of `--exec`."""
+        """Parse with the words behind `--` as the command of `--exec`."""
         if "--" in args:
             at = args.index("--")
             args = [*args[:at], *(["--exec", shlex.join(args[at + 1 :])] if args[at + 1 :] else [])]
@@ -72,7 +72,7 @@ class _Comparison(options.MeasuringCommand):
 @click.option(
     "--explain/--no-explain",
     default=None,
-    help="Also print what `lab explain` does; or leave out the sentence about the functions behind the change.",
+    help="Also print the text of `lab explain`; or leave out the sentence about the functions behind the change.",
 )
 @click.option("--robust", is_flag=True, help="Also say whether verdicts hold at other costs and on other machines.")
 @click.option("--watch", is_flag=True, help="Compare again at every save of `--test worktree`, in a line each.")
@@ -161,7 +161,7 @@ def _side_by_side(
     as_json: bool,
     explain: bool,
 ) -> int:
-    """Compare in guests of each architecture, by what all of them have, and print the results as one table."""
+    """Compare in guests of each architecture, by a metric that all of them have, and print the results as one table."""
     from lab.report import document, inputs  # they bring bisections along
 
     counted = not all(architecture.load(name).modelled for name in guests)
@@ -189,7 +189,7 @@ _POLL_PAUSES = 3
 
 
 def _require_watchable(asked: ComparisonRequest, *, once: object) -> None:
-    """Refuse `--watch` for what does not change, and with what is for one result."""
+    """Refuse `--watch` for a kernel that does not change, and with options for one result."""
     if parse(str(asked.test or "")).kind != "worktree":
         raise UserError("--watch is for uncommitted work", hint="give --test worktree, or --test worktree:PATH")
     if asked.mode == "live":
@@ -210,7 +210,7 @@ def _require_one_result(what: str, *, once: object) -> None:
 
 
 def _watch(asked: ComparisonRequest, work: Work) -> int:
-    """Compare the worktree with the base now, and at every save until it is interrupted. What fails is said."""
+    """Compare the worktree with the base now, and at every save until it is interrupted. Failures are printed."""
     asked = msgspec.structs.replace(asked, mode="exact", seeds=asked.seeds or _WATCH_SEEDS)
     before: AbResult | None = None
     seen: Source | None = None
@@ -237,7 +237,7 @@ def _watch(asked: ComparisonRequest, work: Work) -> int:
 
 
 def _warm(asked: ComparisonRequest, work: Work) -> None:
-    """Have the worktree's objects here, so that a save compiles what changed alone: its kernel may be the store's."""
+    """Have the worktree's objects here, so that a save compiles little: its kernel may be the store's."""
     if work.executor is None:
         plan = plan_of(asked, work.progress)
         plan.test.spec.warm(work, cc=plan.test.cc, needs=selection.needs_of(plan.workloads))

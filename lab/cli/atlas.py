@@ -38,7 +38,7 @@ _arch = click.option(
 
 @click.group()
 def atlas() -> None:
-    """Look up what an operation costs in every kernel, and when that changed; measure it; make a site of it."""
+    """Look up the cost of an operation in every kernel, and when it changed; measure it; make a site of it."""
 
 
 def _load_plan(path: Path | None) -> atlas_plan.AtlasPlan:
@@ -52,7 +52,9 @@ def _load_plan(path: Path | None) -> atlas_plan.AtlasPlan:
 @click.option(
     "--output", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="The folder of the data (.)."
 )
-@click.option("--anew", is_flag=True, help="Measure also what OUTPUT/ARCHITECTURE.json has from another machine.")
+@click.option(
+    "--anew", is_flag=True, help="Measure also columns that are another machine's in OUTPUT/ARCHITECTURE.json."
+)
 @options.budget
 @options.jobs
 @options.quiet
@@ -68,10 +70,10 @@ def run(
     cluster: str | None,
     share: str | None,
 ) -> None:
-    """Measure what a plan's kernels lack, and write the atlas of each architecture: OUTPUT/ARCHITECTURE.json.
+    """Measure the cells that a plan's kernels lack, and write the atlas of each architecture: OUTPUT/ARCHITECTURE.json.
 
     The stalest columns come first, and nothing is measured twice: a second call goes on where the first one stopped,
-    and a new package costs one column. What the file has from another machine is taken over where guests have the same
+    and a new package costs one column. Columns from another machine are taken over where guests have the same
     fingerprint here. A new model version grows in OUTPUT/ARCHITECTURE.next.json, until it has every column.
 
     \b
@@ -90,7 +92,7 @@ def run(
 def _grow(
     plan: atlas_plan.AtlasPlan, guests: str, only: tuple[str, ...], file: Path, work: Work, *, anew: bool
 ) -> None:
-    """Measure what the columns of an architecture lack, and write its atlas."""
+    """Measure the cells that the columns of an architecture lack, and write its atlas."""
     place = Place(plan=plan, guests=guests, version=model_version.current())
     found = atlas_plan.columns(plan, guests, work.progress)
     wanted = atlas_plan.by_interest(atlas_plan.chosen(found, only))
@@ -125,7 +127,7 @@ def _grow(
 @_arch
 @options.json_output
 def show_(case: str, data: Path | None, arch: str, as_json: bool) -> None:
-    """Show what a case costs in every kernel, and its steps with the functions that make them.
+    """Show the cost of a case in every kernel, and its steps with the functions that make them.
 
     \b
     Example:
@@ -146,7 +148,7 @@ def show_(case: str, data: Path | None, arch: str, as_json: bool) -> None:
 @_arch
 @options.json_output
 def diff(base: str, test: str, data: Path | None, arch: str, as_json: bool) -> None:
-    """Show what changes from one kernel to another: `6.12` is its newest package, `6.12.95` that one.
+    """Show the changes from one kernel to another: `6.12` is its newest package, `6.12.95` that one.
 
     \b
     Example:

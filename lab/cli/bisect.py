@@ -32,7 +32,7 @@ class WithPaths(click.Group):
     """A group that is a command itself, and takes paths behind `--` as git does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set what follows `--` aside: click would take it for a subcommand."""
+        """Set the words behind `--` aside: click would take it for a subcommand."""
         ctx.meta[_ARGUMENTS] = list(args)
         ctx.meta[_PATHS] = ()
         if "--" in args and not any(argument in self.commands for argument in args[: args.index("--")]):
@@ -55,12 +55,14 @@ _ends = options.together(
         help="The older end; any change is looked for, to either side.",
     ),
     click.option("--new", metavar="SPEC", shell_complete=options.complete_spec, help="The newer end."),
-    click.option("--recipe", metavar="NAME|FILE", help="Take what is not given here from a recipe."),
+    click.option("--recipe", metavar="NAME|FILE", help="Take options that are not given here from a recipe."),
     click.option(
-        "--workload", "-w", metavar="NAME[:CASE]", shell_complete=options.complete_workload, help="What to run."
+        "--workload", "-w", metavar="NAME[:CASE]", shell_complete=options.complete_workload, help="The workload."
     ),
     click.option(
-        "--metric", metavar="instructions|cycles|NAME", help="What decides (default: the workload's own choice)."
+        "--metric",
+        metavar="instructions|cycles|NAME",
+        help="The metric that decides (default: the workload's).",
     ),
     click.option(
         "--threshold", type=options.Share(), help="Changes up to this size do not count; the estimate decides (2%)."
@@ -110,7 +112,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
 @click.option(
     "--by",
     type=click.Choice(["files", "hunks"]),
-    help="Search what differs between the ends, without history: the files, or the hunks, that carry the change.",
+    help="Search the differences of the ends, without history: the files, or the hunks, that carry the change.",
 )
 @click.option("--first-parent", is_flag=True, default=None, help="Follow only the first parent of merges.")
 @options.mode
@@ -127,7 +129,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
     "--probe", type=click.IntRange(min=0), metavar="N", help="With ends that are alike, measure N commits inside (3)."
 )
 @click.option("--inside/--no-inside", default=True, help="From packages go on to the commits they were made from.")
-@click.option("--speculate/--no-speculate", default=True, help="While guests run, build what may be next.")
+@click.option("--speculate/--no-speculate", default=True, help="While guests run, build kernels that may be next.")
 @options.budget
 @options.jobs
 @options.quiet
@@ -237,7 +239,7 @@ def resume(
 @_result_id
 @options.json_output
 def status_(result_id: str, as_json: bool) -> None:
-    """Show what is known of a bisection, what it cost, and what is left.
+    """Show the findings of a bisection, their cost, and the suspects that are left.
 
     \b
     Example:

@@ -85,7 +85,7 @@ def ci(
     cache_key: bool,
     **rest: Any,
 ) -> int:
-    """Compare a change with its base in a pipeline, in exact mode, and write what to say about it.
+    """Compare a change with its base in a pipeline, in exact mode, and write a comment about it.
 
     In a kernel checkout, --test is measured against the commit where it left --base. With --kernel, a program is: on
     two kernels, or its base's build and its own on one. Every option can be given by the environment, as LAB_CI_BUDGET.
@@ -124,7 +124,7 @@ def ci(
     return 0
 
 
-# ---- what is compared
+# ---- kernels
 
 
 def _arms(
@@ -270,7 +270,7 @@ def _require_kernels_differ(plan: Plan, arms: Sequence[Arm]) -> None:
         raise Nothing(
             "nothing to measure",
             "The change and its base give the same kernel, byte for byte: "
-            "what changed is not part of a kernel with the guest's configuration.",
+            "the changed files are not part of a kernel with the guest's configuration.",
         )
 
 
@@ -286,7 +286,7 @@ def _why(folder: Path, finished: AbResult, work: Work) -> str:
         return f"Not explained: {markdown.code(visible_lines(error.message))}\n"
 
 
-# ---- what is said
+# ---- words
 
 
 def _titled(word: str, reason: str) -> str:
@@ -315,7 +315,7 @@ def _save(output: Path, name: str, text: str) -> None:
 
 
 def _print_keys(plan: Plan) -> None:
-    """Print what a pipeline's cache can be keyed by: exactly, by the base's kernel, and by the environment."""
+    """Print the keys for a pipeline's cache: exactly, by the base's kernel, and by the environment."""
     needs = selection.needs_of(plan.workloads)
     packages = [workload.packages for workload, _ in selection.select_all(plan.workloads)]
     images = sorted({image.key_of(names) for names in packages})

@@ -28,7 +28,7 @@ _COMMIT = "efa7df3e3bb5"
 _SUBJECT = "mm: align larger anonymous mappings on THP boundaries"
 _STORY = (f"{_COMMIT}^", _COMMIT)
 _TREE = ("--tree", "default")
-_KEPT = "what was downloaded, compiled and measured is kept, so the same command goes on from there"
+_KEPT = "all downloads, objects and numbers are kept, so the same command goes on from there"
 _BUILDS = "about 5 minutes of two idle cores"
 _TAG = "LAB_DEMO"
 _LAB = ("nice", "-n", "19", "ionice", "-c", "idle", sys.executable, "-m", "lab")
@@ -39,7 +39,7 @@ _LAB = ("nice", "-n", "19", "ionice", "-c", "idle", sys.executable, "-m", "lab")
 def demo() -> None:
     """Compare two packaged kernels, then the kernels before and after one commit, which are built meanwhile.
 
-    The builds run at low priority from the beginning. Ctrl-C stops them, and what is compiled is kept.
+    The builds run at low priority from the beginning. Ctrl-C stops them, and compiled objects are kept.
 
     \b
     Example:

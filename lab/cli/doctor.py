@@ -28,11 +28,11 @@ _AS_ROOT = f"as root, run `{shlex.quote(sys.executable)} -m lab doctor --install
 @click.option("--install", is_flag=True, help="Install the packages that the lab needs; QEMU 10 beside the host's.")
 @click.option("--fix", is_flag=True, help="Set this machine up for live mode: governor, turbo, THP, KSM, swap.")
 @click.option("--without-smt", is_flag=True, help="With --fix: hyper-threads off, too.")
-@click.option("--restore", is_flag=True, help="Put back what --fix changed.")
-@click.option("--check", is_flag=True, help="With --fix or --restore: only say what would be changed.")
+@click.option("--restore", is_flag=True, help="Put back the settings that --fix changed.")
+@click.option("--check", is_flag=True, help="With --fix or --restore: only list the changes.")
 @options.json_output
 def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool, check: bool, as_json: bool) -> int:
-    """Show what this machine can do, what not, and what to do about it. Exits 4 if something is missing.
+    """Check this machine for every mode, with a remedy for whatever is missing. Exits 4 if something is missing.
 
     --install needs root or sudo. For vCPUs that contend it also unpacks QEMU of the release's backports into the
     cache. --fix and --restore need root (or sudo without a password), and exit 4 if nothing could be set or a switch

@@ -29,10 +29,10 @@ from lab.report import flame_graph as chains_as
     "--machine",
     metavar="NAME|FILE",
     shell_complete=options.complete_machine,
-    help="What is modelled (default: as measured).",
+    help="The cost model (default: as measured).",
 )
 @click.option("--all", "everything", is_flag=True, help="Also the functions, or features, that do not differ.")
-@click.option("--cpu", is_flag=True, help="The CPU that the guests see, and what the kernels choose by it.")
+@click.option("--cpu", is_flag=True, help="The CPU that the guests see, and the kernels' choices by it.")
 @click.option(
     "--false-sharing",
     metavar="SPEC",
@@ -47,7 +47,7 @@ from lab.report import flame_graph as chains_as
     multiple=True,
     default=["contention@4"],
     show_default=True,
-    help="With --false-sharing: what the kernel does meanwhile.",
+    help="With --false-sharing: the work of the kernel meanwhile.",
 )
 @click.option(
     "--base", metavar="SPEC", shell_complete=options.complete_spec, help="With --cpu, in place of ID: a kernel."
@@ -80,7 +80,7 @@ def explain(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Say why a result's arms differ, by function and by what the kernel counted.
+    """Say why a result's arms differ, by function and by the kernel's counters.
 
     --flame-graph, --speedscope and --folded have the calls that led to each function, from a guest of each arm that
     runs for them.
@@ -89,7 +89,7 @@ def explain(
     guests do not, and the functions that look for them, with or without a result.
 
     --false-sharing looks at one kernel: lines that came from another vCPU though nothing was used that it had written,
-    with what lies in them, and the functions that read and wrote it.
+    with the members in them, and the functions that read and wrote these.
 
     \b
     Examples:

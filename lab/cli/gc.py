@@ -1,6 +1,6 @@
-"""`lab gc`: deletes, by age and size, what can be made again, and the consoles of guests.
+"""`lab gc`: deletes, by age and size, files that can be made again, and the consoles of guests.
 
-It never looks at what a report needs: documents, plans, the raw numbers of every guest, bisections and nights.
+It never looks at files that a report needs: documents, plans, the raw numbers of every guest, bisections and nights.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _consoles() -> Iterator[Item]:
 
 
 def _images() -> Iterator[Item]:
-    """The whole root, its slices, and what live mode made of it."""
+    """The whole root, its slices, and live mode's forms of it."""
     for record in paths.cache_dir("images").glob("[!.]*/image.json"):
         folder = record.parent
         lock = folder.with_name(f".{folder.name}.lock")
@@ -178,7 +178,7 @@ RECENT_S = 86400.0
 
 
 def choose(items: Sequence[Item], *, older_than_s: float, at_most: int | None, now: float) -> list[Item]:
-    """Choose what was unused for longer; then, until what is left fits, what was unused for longest.
+    """Choose entries that were unused for longer; then, until the rest fits, the longest unused.
 
     A clock that jumped ahead would make everything old: an item from the future counts as used now.
     """
@@ -195,7 +195,7 @@ def choose(items: Sequence[Item], *, older_than_s: float, at_most: int | None, n
 
 
 def collect(*, older_than_s: float, at_most: int | None, dry_run: bool) -> tuple[list[Item], list[Item]]:
-    """Delete what is chosen and not in use; returns that, and what is kept."""
+    """Delete the chosen entries that are not in use; returns these, and the others."""
     everything = items()
     deleted = []
     for item in choose(everything, older_than_s=older_than_s, at_most=at_most, now=time.time()):
@@ -234,16 +234,16 @@ class Size(click.ParamType[int]):
 
 @click.command()
 @click.option(
-    "--older-than", type=options.Duration(), default=30 * 86400.0, help="What was unused for this long (30d)."
+    "--older-than", type=options.Duration(), default=30 * 86400.0, help="Files that were unused for this long (30d)."
 )
-@click.option("--size", type=Size(), help="Then more, the longest unused first, until what is left fits.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--size", type=Size(), help="Then more, the longest unused first, until the rest fits.")
+@click.option("--dry-run", is_flag=True, help="Only list these files.")
 @options.json_output
 def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> None:
-    """Delete what can be made again, or nobody reads any more: kernels and the folders they are built in, guest
+    """Delete files that can be made again, or that nobody reads: kernels and the folders they are built in, guest
     images and the states of guests, a worker's copies, and the consoles of guests.
 
-    Results stay, and what is in use. --size does not delete what was used within a day.
+    Results stay, and files in use. --size does not delete files that were used within a day.
 
     \b
     Example:

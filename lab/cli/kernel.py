@@ -44,7 +44,7 @@ def build(
     share: str | None,
     as_json: bool,
 ) -> None:
-    """Make kernels ready to boot: build, or download, what is not in the store.
+    """Make kernels ready to boot: build, or download, those that are not in the store.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def _print_offers(offers: Sequence[Offer], as_json: bool) -> None:
 
 @kernel.command()
 @click.option("--older-than", type=options.Duration(), default=30 * 86400.0, help="Unused for this long (30d).")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only list these files.")
 def gc(older_than: float, dry_run: bool) -> None:
     """Remove kernels that were not used for a while, and leftovers of killed builds.
 
@@ -251,7 +251,7 @@ def shell(
 ) -> int:
     """Boot a kernel with the guest image in RAM, without a network, and give a shell in it; or run one command.
 
-    Exits as the command does. What it writes is gone with the guest.
+    Exits as the command does. Files that it writes are gone with the guest.
 
     \b
     Example:

@@ -90,7 +90,7 @@ def compare_command(one: str, other: str, as_json: bool) -> None:
     "--like",
     metavar="NAME|FILE",
     shell_complete=options.complete_machine,
-    help="The machine of what cannot be measured (default: of the CPU's vendor).",
+    help="The machine for values that cannot be measured (default: of the CPU's vendor).",
 )
 @click.option(
     "--output",
@@ -106,8 +106,8 @@ def compare_command(one: str, other: str, as_json: bool) -> None:
 def measure_command(like: str | None, output: Path, cpu: int | None, quick: bool, force: bool, as_json: bool) -> None:
     """Measure this host, and write a machine file for --machine ./FILE.
 
-    Needs a C compiler, no privileges and no performance counters. What could not be told apart is named, and is taken
-    from another machine.
+    Needs a C compiler, no privileges and no performance counters. Values that could not be told apart are named,
+    and are taken from another machine.
 
     \b
     Example:
@@ -137,12 +137,14 @@ def measure_command(like: str | None, output: Path, cpu: int | None, quick: bool
 
 
 def _file(measured: Measurement) -> str:
-    like = f"Written by `lab machine measure`. What could not be measured is {measured.base.name}'s, and says why."
+    like = (
+        f"Written by `lab machine measure`. Values that could not be measured are {measured.base.name}'s, and say why."
+    )
     return hardware.to_toml(measured.machine, [like, *measured.notes])
 
 
 def _report(measured: Measurement, output: Path) -> list[str]:
-    """The values beside those of the base machine, what is to be known of them, and the file."""
+    """The values beside those of the base machine, remarks on them, and the file."""
     theirs = _values(measured.base)
     rows = [("", "measured", measured.base.name, "")]
     for name, (_, text, source) in _values(measured.machine).items():
@@ -152,7 +154,7 @@ def _report(measured: Measurement, output: Path) -> list[str]:
 
 
 def _host(shown: Machine) -> list[str]:
-    """The host that a machine was measured on, and what its kernel does about flaws of the CPU."""
+    """The host that a machine was measured on, and its kernel's mitigations of the CPU's flaws."""
     if shown.host is None:
         return []
     where = f"measured on: {shown.host.cpu}, Linux {shown.host.kernel}" + (", in a guest" if shown.host.guest else "")

@@ -34,26 +34,26 @@ _SKIP, _ABORT = 125, 128
 _COMMANDS = {
     "aa": "Compare a kernel with itself: the noise, and the smallest change that can be told.",
     "ab": "Compare two kernels on a workload.",
-    "atlas": "Look up what every operation costs in every kernel, and measure that.",
+    "atlas": "Look up the cost of every operation in every kernel, and measure it.",
     "bisect": "Find the commit that changed a measurement.",
     "ci": "Compare a change with its base in a pipeline: a comment, and red only for a regression.",
     "completion": "Print the script by which a shell completes the lab's command lines.",
     "demo": "Compare two packages, then the kernels around one commit, which are built meanwhile.",
-    "doctor": "Show what this machine can do, what not, and what to do about it.",
+    "doctor": "Check this machine for every mode, with a remedy for whatever is missing.",
     "explain": "Say why a result's arms differ, by function.",
-    "gc": "Delete what was not used for a while, and can be made again or is not read any more.",
+    "gc": "Delete files that can be made again, or that nobody reads any more.",
     "history": "Show trends over all results, and the steps in them.",
     "image": "Build and list the guest image that both arms boot.",
     "kernel": "Build kernels, list them, clear them out.",
     "machine": "List, show and compare modelled machines; measure this host as one.",
     "matrix": "Measure kernels x settings x workloads, as a table and a heat map.",
-    "nightly": "Measure trees every night, and report what got slower, once.",
+    "nightly": "Measure trees every night, and report each slowdown once.",
     "replay": "Measure a stored result, or a bundle, again and compare every number.",
     "report": "Show stored results, in any format, or list them.",
-    "selftest": "Test what this bench host can do, as a page and a document to post.",
+    "selftest": "Test this bench host: a page, and a document to post.",
     "shell": "Run a shell, or one command, in the guest image under a kernel.",
     "tree": "Add and list the kernel trees that revisions are looked up in.",
-    "workload": "List, show, begin and check what can be measured.",
+    "workload": "List, show, begin and check workloads.",
 }
 _MODULES = {"completion": "main", "image": "kernel", "replay": "report", "shell": "kernel", "tree": "kernel"}
 """Commands whose module is not called like them."""
@@ -103,7 +103,7 @@ def lab(verbose: int) -> None:
 
 
 class _VisibleFormatter(logging.Formatter):
-    """Escapes what a terminal would obey: messages quote names from files that are damaged."""
+    """Escapes characters that a terminal would obey: messages quote names from files that are damaged."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""

@@ -37,7 +37,7 @@ from lab.stats import defaults
 @click.option(
     "--metric",
     metavar="instructions|cycles|NAME",
-    help="What decides, or the metric that the cells show (default: each workload's primary).",
+    help="The metric that decides, or that the cells show (default: each workload's primary).",
 )
 @options.measured(max_seeds=defaults.MATRIX_MAX_SEEDS)
 @options.executor()

@@ -14,7 +14,11 @@ from lab.nightly import plan as nightly_plan
 from lab.nightly.record import Night
 
 _plan = click.option(
-    "--plan", type=click.Path(path_type=Path), required=True, metavar="FILE", help="What to measure, and how."
+    "--plan",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Trees, workloads and options of a night.",
 )
 _NOT_MEASURED = ("not measured", "partly measured")
 
@@ -57,7 +61,7 @@ def run(
         failed += [
             f"{branch.name} in {mode} mode ({why})" for branch in night.branches for mode, why in branch.missed.items()
         ]
-        raise HostFailed(f"{night.outcome}: {'; '.join(failed)}", hint="run it again to repeat only what failed")
+        raise HostFailed(f"{night.outcome}: {'; '.join(failed)}", hint="run it again to repeat the failed parts")
     return 1 if fail_on_regression and night.outcome == "regression" else 0
 
 

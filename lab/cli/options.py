@@ -47,7 +47,7 @@ class Complete:
         self.find = find
 
     def __call__(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-        """The values that begin like what was typed; a path is left to the shell."""
+        """The values that begin as typed; a path is left to the shell."""
         if incomplete.startswith(("/", "./", "../", "~")):
             return [CompletionItem(incomplete, type="file")]
         try:
@@ -129,7 +129,9 @@ result: Decorator = click.option(
     "--result", type=click.Path(path_type=Path), help="Folder for the result (default: a new one)."
 )
 metric: Decorator = click.option(
-    "--metric", type=click.Choice(BASES[::-1]), help="Exact mode: what decides (default: the workload's own choice)."
+    "--metric",
+    type=click.Choice(BASES[::-1]),
+    help="Exact mode: the count that decides (default: the workload's).",
 )
 mode: Decorator = click.option(
     "--mode",
@@ -199,7 +201,7 @@ share: Decorator = click.option(
 
 
 budget: Decorator = click.option(
-    "--budget", type=Duration(positive=True), help="Stop after this time with what is known, e.g. 40m."
+    "--budget", type=Duration(positive=True), help="Stop after this time with the findings so far, e.g. 40m."
 )
 guest_timeout: Decorator = click.option(
     "--guest-timeout",
@@ -410,7 +412,7 @@ def measured(*, max_seeds: int, suite: str | None = None) -> Decorator:
     return together(
         click.option(
             "--workload", "-w", "workload", multiple=True, default=["alloc-burst"], show_default=suite is None,
-            metavar="NAME[:CASE,...]", help="What to run; may be given several times.", callback=_selections,
+            metavar="NAME[:CASE,...]", help="The workload; may be given several times.", callback=_selections,
             shell_complete=complete_workload,
         ),
         click.option(
@@ -489,12 +491,12 @@ def live() -> Decorator:
         ),
         click.option(
             "--perf-record", is_flag=True,
-            help="Afterwards, a profile of both arms by `perf record`, and what differs.",
+            help="Afterwards, a profile of both arms by `perf record`, and their difference.",
         ),
     )  # fmt: skip
 
 
 def require_exact(mode: str) -> None:
-    """Refuse live mode to what only exact mode does."""
+    """Refuse live mode for commands of exact mode."""
     if mode == "live":
         raise UserError("this is not done in live mode", hint="measure with --mode exact, or compare with `lab ab`")

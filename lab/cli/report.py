@@ -144,7 +144,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _lines(rows: Sequence[Row], width: int) -> Iterator[str]:
-    """A line for each result; on a terminal, what was compared goes below, indented."""
+    """A line for each result; on a terminal, the arms go below, indented."""
     cells = [tuple(map(visible, (name, ago(_age_s(when)), *rest))) for when, name, *rest in rows]
     if width >= UNBOUND:
         yield from columns(cells)
@@ -161,7 +161,7 @@ def _age_s(started: str) -> float:
 _INDENT = 4
 _MOST_NAMES = 3
 Row = tuple[str, str, str, str, str]
-"""Of a listed result: its beginning, name, verdict, what was run, and what was compared."""
+"""Of a listed result: its beginning, name, verdict, workload, and arms."""
 
 
 def _compared(r: AbResult) -> Row:

@@ -1,4 +1,4 @@
-"""`lab selftest`: what a bench host can do, on one page and in one document that can be posted."""
+"""`lab selftest`: the abilities of a bench host, on one page and in one document that can be posted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MARKS = {"ok": "ok      ", "failed": "FAILED  ", "not done": "not done"}
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """One part of the self-test. text: what was found, or why it was not done. values: its numbers."""
+    """One part of the self-test. text: the finding, or the reason why there is none. values: its numbers."""
 
     name: str
     state: Literal["ok", "failed", "not done"]
@@ -42,7 +42,7 @@ class Step(Record, frozen=True, kw_only=True):
 
 
 class SelfTest(Record, frozen=True, kw_only=True):
-    """`lab selftest --json`. host: what it is, without its name."""
+    """`lab selftest --json`. host: its facts, without its name."""
 
     schema: str = "lab.selftest/1"
     host: dict[str, str]
@@ -62,7 +62,7 @@ class SelfTester:
         self.progress = progress
 
     def steps(self) -> Iterator[Step]:
-        """Do one step after the other. What one cannot do is no reason not to try the next."""
+        """Do one step after the other. A step that fails is no reason not to try the next."""
         todo: Mapping[str, Callable[[], Step]] = {
             "doctor": self.doctor,
             "KVM boot": self.kvm_boot,
@@ -242,7 +242,7 @@ def page(test: SelfTest, width: int) -> str:
 @click.option("--force", is_flag=True, help="Overwrite the document if it is there.")
 @options.json_output
 def selftest(rounds: int, qemu: str, output: Path, force: bool, as_json: bool) -> int:
-    """Test what this bench host can do: KVM, both modes, hardware events, and the host as a machine of the model.
+    """Test this bench host: KVM, both modes, hardware events, and the host as a machine of the model.
 
     Prints one page and writes one document, without names and serial numbers: both can be posted. What cannot be done
     is named. Exits 4 if a step failed.

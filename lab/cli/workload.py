@@ -1,4 +1,4 @@
-"""`lab workload`: lists, shows and checks what can be measured."""
+"""`lab workload`: lists, shows and checks workloads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.workloads.spec import Case, Metric, Workload
 
 
 def render(workload: Workload, width: int = UNBOUND) -> str:
-    """A workload as text for people: what it needs, what it measures, its cases."""
+    """A workload as text for people: its guest, its metrics, its cases."""
     lines = [wrapped(f"{workload.name}: {workload.story}", 2, width), *columns(_guest(workload), width=width)]
     lines += ["", "metrics (* is the one a verdict is about):"]
     lines += columns([_metric(metric) for metric in workload.metrics], width=width)
@@ -60,7 +60,7 @@ def render_suite(suite: Suite) -> str:
 
 
 def _guest(workload: Workload) -> list[tuple[str, str]]:
-    """The guest, and what runs in it."""
+    """The guest, and the program in it."""
     guests = "one for each case" if workload.isolate else "one for all cases"
     facts = [
         ("guest", f"{workload.memory_mb} MiB, {workload.vcpus} vCPU, {guests}"),
@@ -101,7 +101,7 @@ def _metric(metric: Metric) -> tuple[str, ...]:
 
 @click.group()
 def workload() -> None:
-    """List, show, begin and check what can be measured.
+    """List, show, begin and check workloads.
 
     Example: lab workload show alloc-burst
     """
@@ -144,7 +144,7 @@ def list_command(as_json: bool) -> None:
 @click.argument("name", shell_complete=options.complete_workload)
 @options.json_output
 def show_command(name: str, as_json: bool) -> None:
-    """Show a workload: what it needs, its metrics, its cases. NAME is a name or a folder (./mine), or that of a suite.
+    """Show a workload: its guest, its metrics, its cases. NAME is a name or a folder (./mine), or that of a suite.
 
     Example: lab workload show alloc-burst
     """
@@ -189,7 +189,7 @@ def init_command(folder: Path) -> None:
 @options.jobs
 @options.json_output
 def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, jobs: int | None, as_json: bool) -> int:
-    """Check that workloads are sound: their files, what they need of the image, what they compile.
+    """Check that workloads are sound: their files, their programs in the image, their sources.
 
     REF is a name or a folder, with cases (./mine:large) or without. Exits 0 when all are sound.
 

@@ -44,7 +44,7 @@ def play(
     """Run `ansible/playbooks/NAME.yml` against localhost with the given variables.
 
     tag: the value of LAB_PLAY in the environment of all processes, by which `process.kill_tagged` finds them. All of
-    them go with a lab that is killed. check: find out what would change, and change nothing.
+    them go with a lab that is killed. check: find out whether anything would change, and change nothing.
 
     Raises `PlaybookFailed` with the failing task's message, and `KeyboardInterrupt` once `cancelled` returns True.
     """

@@ -274,7 +274,7 @@ _NEARLY = {
     ("--recount",): "the line numbers of its hunks are wrong, as after editing by hand; make the patch anew with git",
     ("-p0",): "its paths lack the a/ and b/ that git writes; make it with `git diff`",
 }
-"""Options with which `git apply` takes patches that it refuses otherwise, and what to do about them."""
+"""Options with which `git apply` takes patches that it refuses otherwise, and the remedies."""
 
 
 class PatchFailed(HostFailed):

@@ -2,7 +2,7 @@
 
 A process that uses an entry holds the file that stands for it, by a shared flock, until it ends or is killed. So
 any number of processes may use an entry at once, and none of them waits. Only `lab gc` locks exclusively, and
-leaves alone what is in use.
+leaves alone files that are in use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lab's folders: the data folders that it comes with, and the folders of its own files, by the XDG rules.
 
 A data folder is a top-level folder of the checkout, or its copy in the wheel; nothing is written there. Data (trees,
-results) is what a user would miss; cache (kernels, images, downloads, build folders) can be made again.
+results) would be missed; cache (kernels, images, downloads, build folders) can be made again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def failure(error: OSError, path: Path | str) -> HostFailed:
-    """The operating system's error in the lab's words. path: what it is about, unless the error says that."""
+    """The operating system's error in the lab's words. path: the file that it is about, unless the error names it."""
     # Of a copy, the second name is the target.
     about = error.filename2 or error.filename or path
     if error.errno in _FULL:

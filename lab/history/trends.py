@@ -185,7 +185,7 @@ def check_names(connection: Connection, wanted: SeriesFilter) -> None:
         if name not in names:
             raise UserError(
                 f"the history has no {kind} {name!r}",
-                hint=suggestion(name, names) or "`lab history show` lists what there is",
+                hint=suggestion(name, names) or "`lab history show` lists all",
             )
 
 

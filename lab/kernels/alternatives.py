@@ -179,7 +179,7 @@ def parse(table: bytes, address: int) -> list[Alternative]:
 
 
 def _alternative(row: tuple[int, ...], at: int, layout: _Layout) -> Alternative | None:
-    """A row of the table; None if it cannot be one: a replacement is never longer than what it replaces."""
+    """A row of the table; None if it cannot be one: a replacement is never longer than the replaced code."""
     instruction, _, feature, *rest = row
     flags = rest.pop(0) if layout.flags else 0
     length, replacement = rest[:2]

@@ -48,7 +48,7 @@ class ImageHeader(Record, frozen=True, kw_only=True):
 
 
 class Mark(Record, frozen=True, kw_only=True):
-    """The instruction that marks what is measured (workloads/include/lab/arch). bare: its bytes in hex, without a
+    """The instruction that marks the measured work (workloads/include/lab/arch). bare: its bytes in hex, without a
     number. bit: where the number begins, from the first byte's lowest bit on."""
 
     bare: str

@@ -1,7 +1,7 @@
 """Archives of kernel packages, by the word that begins their specs.
 
 Another distribution's archive is a module like `debs`, with its line in ARCHIVES, its word in `spec.PACKAGED` and its
-record in `PackageRecord`. Series, nights and the atlas take what an archive offers, whichever it is.
+record in `PackageRecord`. Series, nights and the atlas take the packages of any archive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PackageRecord = DebSource
 
 
 class Series(Protocol):
-    """Kernel packages with an order. What it is asked for is the part of a text behind the word."""
+    """Kernel packages with an order. A request is the part of a text behind the word."""
 
     def matching(self, pattern: str, progress: Progress) -> Sequence[Package]:
         """The packages whose names are like a pattern, at the newest version of each, the oldest first."""
@@ -74,7 +74,7 @@ def asked(text: str) -> Asked | None:
 
 
 def series(text: str) -> tuple[Series, str] | None:
-    """The series that a text is about, an archive's or that of a folder, and what it asks there; None if of nothing."""
+    """The series that a text is about, an archive's or that of a folder, and the request there; None if of nothing."""
     word, colon, body = text.partition(":")
     found: Series | None = ARCHIVES.get(word) or _FOLDERS.get(word)
     return (found, body) if colon and found else None

@@ -202,7 +202,7 @@ def obtain(request: BuildRequest, work: Work) -> Build:
 def warm(request: BuildRequest, work: Work) -> None:
     """Compile a kernel in its build folder if none was there yet, also one that the store has.
 
-    The next build in that folder then compiles what changed alone.
+    The next build in that folder then compiles the changed files alone.
     """
     Workspace(request).warm(work)
 
@@ -234,7 +234,7 @@ def worktree_of(tree: str) -> Path:
 class Workspace:
     """A worktree, and beside it one of its build folders.
 
-    Consecutive revisions share them, so only what changed is compiled. Used by one lab at a time.
+    Consecutive revisions share them, so only changed files are compiled. Used by one lab at a time.
     """
 
     def __init__(self, request: BuildRequest) -> None:
@@ -310,7 +310,7 @@ class Workspace:
         return resolved
 
     def _write_dropped(self, kept: Mapping[str, str]) -> str:
-        """Keep a list of what became of the options of a whole configuration beside the build; gives its summary."""
+        """Keep a list of the options of a whole configuration with their fate beside the build; gives its summary."""
         became = kconfig.dropped(self.optional, kept)
         path = self.out / "lab.dropped"
         path.write_text("".join(f"{name}={self.optional[name]} became {value}\n" for name, value in became.items()))

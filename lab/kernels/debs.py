@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _KERNEL = re.compile(
     r"linux-(?P<kind>image|binary)-(unsigned-)?(?P<release>\d+\.\d+\.\d(?!.*-dbg$)[\w.+~-]*?)(-unsigned)?"
 )
-_LIST = "`lab kernel list --available` shows all, and with --refresh what is new"
+_LIST = "`lab kernel list --available` shows all, and with --refresh the new ones, too"
 _BINARY = re.compile(r"linux-binary-(?:unsigned-)?(.+)")
 
 

@@ -40,7 +40,7 @@ def asked(text: str) -> tuple[str, str]:
     if digest is None:
         raise UserError(
             f"{visible(text)}: a download needs its digest",
-            hint=f"write {visible(address)}#sha256=HEX, with what its publisher names or `sha256sum` prints",
+            hint=f"write {visible(address)}#sha256=HEX, with the digest that its publisher names or `sha256sum` prints",
         )
     return address, digest
 

@@ -49,7 +49,7 @@ class FileSource(Record, frozen=True, kw_only=True, tag="file", omit_defaults=Tr
     label: ClassVar[None] = None
 
     def obtain(self, work: Work, **_: object) -> KernelFiles:
-        """The file itself, or what is in the package, and the vmlinux inside."""
+        """The file itself, or the kernel in the package, and the vmlinux inside."""
         image = self._image(work.progress)
         symbols = next(image.parent.glob("System.map*"), None) if self.inside else None
         found = prebuilt(image, symbols=symbols)

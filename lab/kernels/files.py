@@ -35,7 +35,7 @@ PT_LOAD = 1
 _PT_NOTE = 4
 
 UNPACKED_MAX = 192 << 20
-"""The most bytes that are unpacked: three times what the largest of distributors' kernels have."""
+"""The most bytes that are unpacked: three times those of the largest distributors' kernels."""
 
 _CHUNK = 1 << 20
 """Bytes that are unpacked at a time."""
@@ -209,7 +209,7 @@ UNPACK_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 def decompress(payload: bytes) -> Buffer:
     """Unpack by magic, into a file without a name. Most packers' output is followed by four bytes of size.
 
-    `UserError` for more than `UNPACKED_MAX` bytes, `UNPACK_ERRORS` for what is damaged.
+    `UserError` for more than `UNPACKED_MAX` bytes, `UNPACK_ERRORS` for a damaged image.
     """
     if payload.startswith(b"\x7fELF"):
         return payload
@@ -267,7 +267,7 @@ def _unpacked_chunks(decompressor: _Decompressor, payload: bytes) -> Iterator[by
 
 
 def _kept(chunks: Iterator[bytes]) -> Buffer:
-    """All of them, mapped: what is unpacked may be larger than what the lab may take."""
+    """All of them, mapped: an unpacked kernel may be larger than the lab's memory."""
     with tempfile.TemporaryFile() as into:
         for chunk in chunks:
             if into.tell() + len(chunk) > UNPACKED_MAX:

@@ -87,7 +87,7 @@ def mount_needs(file_system: str | None) -> Needs:
 
 
 def of_package(options: Mapping[str, str]) -> dict[str, str]:
-    """The configuration of a package or a user for a kernel without modules, without what differs from host to host."""
+    """The configuration of a package or a user without modules and options that differ from host to host."""
     ours = parse((data_folder("kernels") / "fragments" / "package.config").read_text())
     return {name: "n" if value == "m" else value for name, value in options.items() if name not in ours} | ours
 
@@ -113,7 +113,7 @@ def keep(path: Path, guests: str) -> str:
 
 
 def kept(label: str) -> dict[str, str]:
-    """A user's configuration, for a kernel without modules, with what a guest has to have built in."""
+    """A user's configuration, for a kernel without modules, with the options that a guest has to have built in."""
     digest = label.removeprefix(KEPT)
     text = records.find(_kept_at(digest), str)
     if text is None:
@@ -173,7 +173,7 @@ def not_bootable(have: Mapping[str, str]) -> list[str]:
 
 
 def dropped(wanted: Mapping[str, str], resolved: Mapping[str, str]) -> dict[str, str]:
-    """Options that kconfig did not keep as asked, with what they became."""
+    """Options that kconfig did not keep as asked, with their new values."""
     return {name: resolved.get(name, "n") for name, value in wanted.items() if resolved.get(name, "n") != value}
 
 

@@ -91,7 +91,7 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         kernel = Kernel(spec=self, **asdict(found))
         if not source.is_buildable and (lacking := kconfig.not_bootable(kernel.configuration() or {})):
             raise UserError(
-                f"{self.text} does not have built in what every guest needs: {', '.join(lacking)}",
+                f"{self.text} does not have built in all that every guest needs: {', '.join(lacking)}",
                 hint="take another kernel of its distribution, or build one from a tree",
             )
         return kernel
@@ -125,7 +125,7 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         )
 
     def _options(self, needs: Needs, work: Work) -> tuple[tuple[Pair, ...], tuple[Pair, ...], tuple[Pair, ...]]:
-        """The kconfig of a build for workloads: the required one, what the tree may drop, and a package's below."""
+        """The kconfig of a build for workloads: required options, those that may be dropped, and a package's below."""
         own = dict(self.kconfig)
         needs |= kconfig.mount_needs(dict(self.settings).get(MOUNT))
         guests = own.pop("arch", architecture.DEFAULT)

@@ -116,7 +116,7 @@ _SAVE = "save the mails of the patches themselves, unchanged, e.g. with `b4 am`"
 
 
 def _is_mail(text: bytes) -> bool:
-    """True for what `git am` takes for a mail: a line `From ` of a mailbox, or nothing but headers at its start."""
+    """True for a text that `git am` takes for a mail: a line `From ` of a mailbox, or headers alone at its start."""
     if text.startswith((b"From ", b"From:")):
         return True
     head = re.split(rb"\r?\n\r?\n", text, maxsplit=1)[0].splitlines()
@@ -124,7 +124,7 @@ def _is_mail(text: bytes) -> bool:
 
 
 def _plain(text: bytes, name: str) -> bytes:
-    """A diff without mail headers. One that came through a mail program may have lost what says how it is encoded."""
+    """A diff without mail headers. One that came through a mail program may have lost the name of its encoding."""
     found = _DIFF.search(text)
     if found is None:
         why = "it is empty" if not text.strip() else _why_none_in(text)

@@ -60,7 +60,7 @@ def snapshot(tree: Tree) -> str:
 
 
 def _copy_index(source: Repo, to: Path) -> bool:
-    """Copy the user's index with its time, by which git decides what to compare; False for none or a split one."""
+    """Copy the user's index with its time, by which git chooses the files to compare; False for none or a split one."""
     index = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
     if not index.is_file() or any(index.parent.glob("sharedindex.*")):
         return False
@@ -160,7 +160,7 @@ _RELEASE = re.compile(r"v?(\d+\.\d+)(\.\d+)*(-rc\d+)?")
 
 
 def _require_of_default(revision: str) -> None:
-    """Refuse what the default tree, which nobody asked for, lacks or has by accident, before it is imported."""
+    """Refuse names that the default tree, which nobody asked for, lacks or has by accident, before its import."""
     if _OF_A_CHECKOUT.match(revision):
         raise UserError(
             f"{revision} is of a checkout, and {Path.cwd()} is in none of a kernel",
@@ -196,7 +196,7 @@ def resolve_source(spec: ParsedSpec, progress: Progress) -> TreeSource:
 def _patched(
     tree: Tree, commit: str, tree_id: str, given: _Patches, number: int | None, subject: str, describe: str
 ) -> TreeSource:
-    """Apply patches, then a layout, to a tree; what differs from its commit becomes a commit of its own."""
+    """Apply patches, then a layout, to a tree; a tree other than its commit's becomes a commit of its own."""
     names = [name for name, _ in given]
     tree_id = _applied(tree, tree_id, [patch for _, found in given for patch in found], describe)
     if number is not None:

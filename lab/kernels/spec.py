@@ -381,4 +381,4 @@ _OPEN: dict[str, Check] = {
     "mthp.": _folio,
 }
 READ_BACK = tuple(_SHORT.values())
-"""Parameters of the kernel command line of which the guest reads back what they did."""
+"""Parameters of the kernel command line whose effect the guest reads back."""

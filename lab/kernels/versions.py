@@ -42,7 +42,7 @@ def _number(digits: str) -> tuple[int, str]:
 
 
 def _rpm(text: str) -> list[tuple[int, Any]]:
-    """Segments, each with its rank: a tilde, the end, a caret, letters, a number. What is between them is ignored."""
+    """Segments, each with its rank: a tilde, the end, a caret, letters, a number. Other characters are ignored."""
     ranks: list[tuple[int, Any]] = []
     for part in re.findall(r"~|\^|[0-9]+|[a-zA-Z]+", text):
         if part in "~^":

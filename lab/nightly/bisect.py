@@ -116,7 +116,7 @@ class CulpritSearch:
         except DiskFull:
             raise
         except LabError as error:
-            return [replace(event, text=f"what else the culprit explains was not measured: {error.message}")]
+            return [replace(event, text=f"nobody measured whether the culprit explains more: {error.message}")]
         explained = [case for case in event.cases if case.name in names]
         rest = [case for case in event.cases if case.name not in names]
         if not explained or not rest:

@@ -295,7 +295,7 @@ class _Range:
         return Chart(svg.picture([way], f"path taken: {steps or 'nothing between the ends was measured'}"))
 
     def stands(self) -> Chart:
-        """Every commit by how it stands: what was measured is high, what follows from it is low."""
+        """Every commit by how it stands: measured ones are high, and those that follow from them are low."""
         parts = []
         for (stand, measured), group in groupby(self.commits, key=lambda place: (place.status, place.measured)):
             run = list(group)

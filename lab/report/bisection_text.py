@@ -1,4 +1,4 @@
-"""`text` of a bisection: both ends, what was found and how sure it is, and the path taken."""
+"""`text` of a bisection: both ends, the changes found and how sure they are, and the path taken."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _why_open(found: Culprit, name: str) -> str:
 
 def _merge(answer: Answer) -> str:
     if answer.first_parent:
-        return "a merge: what did it is among the commits that it brought in (search without --first-parent)"
+        return "a merge: the culprit is among the commits that it brought in (search without --first-parent)"
     return "a merge: none of its parents is like it"
 
 

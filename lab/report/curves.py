@@ -1,4 +1,4 @@
-"""Curves: what a program reported over time, e.g. the resident size of `large-alloc`, and the change over a size.
+"""Curves: the values that a program reported over time, such as its resident size, and the change over a size.
 
 A sweep is the cases that differ in a size alone.
 """

@@ -1,4 +1,4 @@
-"""An explanation as text for people: both arms, what they cost, the functions that differ, and the counters."""
+"""An explanation as text for people: both arms, their costs, the functions that differ, and the counters."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def render(why: CaseExplanation, width: int, *, everything: bool = False, most: 
 
 
 def unit_of(cost: Cost, machine: str = "") -> str:
-    """The unit of a cost. machine: what modelled cycles are modelled by."""
+    """The unit of a cost. machine: the machine of modelled cycles."""
     if cost == "instructions":
         return cost
     return f"modelled cycles ({architecture.experiment(machine)})" if machine else "modelled cycles"
@@ -226,7 +226,7 @@ def show_false_sharing(kernel: str, found: Sequence[CaseLint], console: Console)
 
 
 def _false_sharing(kernel: str, found: Sequence[CaseLint], width: int) -> Text:
-    """One line a place, and below it what lies there, with the functions that read and write it."""
+    """One line a place, and below it the members there, with the functions that read and write it."""
     shown = Text(f"{kernel}: lines that vCPUs move for nothing\n", style="bold")
     for case in found:
         for line in case.lines:
@@ -281,12 +281,12 @@ def _initcalls(rows: Sequence[Initcall]) -> Text:
 
 
 def _counters(mechanisms: Sequence[Mechanism], width: int) -> Text:
-    """One line a counter, what moved most first; its meaning beside it, or below where the terminal is narrow."""
+    """One line a counter, the largest change first; its meaning beside it, or below where the terminal is narrow."""
     rows = [
         (m.name, f"{number(m.base)} -> {number(m.test)}", "from 0" if m.ratio is None else percent(m.ratio))
         for m in mechanisms
     ]
-    table = Text("what the kernel did differently, what moved most first\n", style="bold")
+    table = Text("the kernel's counters that moved, largest change first\n", style="bold")
     for mechanism, cells in zip(mechanisms, aligned(rows, right=(1, 2)), strict=True):
         table.append("  ".join(cells))
         if mechanism.meaning:
@@ -297,11 +297,11 @@ def _counters(mechanisms: Sequence[Mechanism], width: int) -> Text:
     return table
 
 
-# ---- what kernels choose by CPUID
+# ---- the kernels' choices by CPUID
 
 
 def show_cpu(found: CpuChoices, console: Console, *, everything: bool = False) -> None:
-    """Print the CPU of guests, and what kernels choose by it. everything: also features that change nothing."""
+    """Print the CPU of guests, and the kernels' choices by it. everything: also features that change nothing."""
     text.show(lambda width: render_cpu(visible_record(found), everything=everything), console)
 
 

@@ -66,7 +66,7 @@ def _bars(explanation: Explanation, cost: Cost) -> _Bars:
 def svg(explanation: Explanation, cost: Cost = "cycles", *, title: str, machine: str = "") -> str:
     """The chart as one SVG document that needs nothing else, light or dark as the reader has it.
 
-    title: what was compared. machine: the machine file's name; needed with cycles, which only it gives.
+    title: the two arms. machine: the machine file's name; needed with cycles, which only it gives.
     """
     if cost == "cycles" and not machine:
         raise ValueError("modelled cycles are never shown without the machine file's name")

@@ -165,7 +165,7 @@ def _mark(items: Sequence[StoredComparison], *, anyway: bool) -> str:
 
 
 def open_bisection(folder: Path) -> StoredBisection:
-    """The bisection in a folder; of one that is not finished, what is known so far."""
+    """The bisection in a folder; of an unfinished one, its findings so far."""
     finished = (folder / answer.FILE).exists()
     so_far = None if finished else interim_answer(session.load(folder))
     return StoredBisection(raw=so_far or answer.load(folder), folder=folder)

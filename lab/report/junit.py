@@ -1,4 +1,4 @@
-"""`junit`: test results. A regression fails, what could not be measured is an error, the undecided skipped.
+"""`junit`: test results. A regression fails, a case without a measurement is an error, an undecided one is skipped.
 
 The rules of `junit` are those of the schema for Ant's JUnit reports, which is the strictest one in use.
 """

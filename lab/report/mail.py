@@ -1,7 +1,7 @@
 """`mail`: a draft of a regression report for the kernel's lists. It is written to be completed; nothing is sent.
 
 It follows Documentation/admin-guide/reporting-regressions.rst, with the comparison table of the kernel test robot, and
-that of a bisection says how the culprit was found. What the sender must fill in is marked <<like this>>.
+that of a bisection says how the culprit was found. Marks <<like this>> stand for words of the sender's.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ _LEFT, _MIDDLE, _RIGHT = 16, 13, 22
 def _table(
     result: AbResult, cases: Sequence[CaseResult], detailed: CaseResult, *, is_packaged: bool = False
 ) -> Iterator[str]:
-    """The primary metric of the cases, then what moved most in one of them; of packages, only the metrics."""
+    """The primary metric of the cases, then the largest changes in one of them; of packages, only the metrics."""
     base, test = (arm.release if is_packaged else _id(arm) for arm in (result.base, result.test))
     left = max(_LEFT, len(base)) if is_packaged else _LEFT
     if not is_packaged:

@@ -59,7 +59,7 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def comparison(comparisons: Comparisons) -> str:
-    """Verdict, arms and a table of the cases; what moved behind a fold."""
+    """Verdict, arms and a table of the cases; counters that moved behind a fold."""
     lines: list[str] = []
     if comparisons.mark:
         lines += [f"> **{comparisons.mark}**", ""]
@@ -106,7 +106,7 @@ def _result(result: AbResult) -> Iterator[str]:
 
 
 def _list(heading: str, cases: Sequence[tuple[str, str]]) -> list[str]:
-    """A heading and what it says of some cases; nothing without any."""
+    """A heading and its lines about some cases; nothing without any."""
     lines = [f"- {code(name)}: {how}" for name, how in cases]
     return [heading, "", *lines, ""] if lines else []
 

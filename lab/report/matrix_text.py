@@ -192,7 +192,7 @@ def _cell(cell: Cell, state: str) -> tuple[str, ...]:
 
 
 def _drawn(grid: Grid, result: MatrixResult, show: Callable[[Cell, str], Sequence[str]]) -> Text:
-    """The grid's columns, in each of them what is shown of the cells: values, changes and signs below one another."""
+    """The grid's columns, in each the texts of its cells: values, changes and signs below one another."""
     columns = []
     for name, cells in zip(grid.columns, zip(*grid.cells, strict=True), strict=True):
         shown = [show(cell, result.state(cell)) for cell in cells]

@@ -134,12 +134,12 @@ class CaseView:
 
     @cached_property
     def timelines(self) -> list[TimelineView]:
-        """Curves of what the program reported over time."""
+        """Curves of the values that the program reported over time."""
         return [TimelineView(timeline) for timeline in counters.timelines(self.case, self.stored.runs)]
 
     @cached_property
     def counters(self) -> list[Comparison]:
-        """All other metrics and the kernel's own counters that are known, what moved most first."""
+        """All other metrics and the kernel's own counters that are known, the largest change first."""
         return counters.all_counters(self.case, self.stored.runs)
 
     @property
@@ -267,7 +267,7 @@ class ResultView:
         ]
 
     def _measured_by(self) -> list[tuple[str, str]]:
-        """The cost model of exact mode; what live mode's time is, and what perf saw."""
+        """The cost model of exact mode; the time of live mode, and the counts of perf."""
         model, live = self.result.environment.model, self.result.live
         if live is None:
             modelled = f"modelled: {architecture.experiment(model)}"

@@ -84,7 +84,7 @@ def curves(
     at: Callable[[float], float],
     up: tuple[Axis, Callable[[float, float], str]] | None = None,
 ) -> Chart:
-    """A curve of each arm, the mean as a line, what the seeds span as a band.
+    """A curve of each arm, the mean as a line, the span of the seeds as a band.
 
     along: the labels below, by point. at: the place of a point. up: the axis and how its values are written; without
     it, from zero to a little above the largest value.

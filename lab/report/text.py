@@ -234,7 +234,7 @@ def _sweeps(result: AbResult) -> list[Text]:
 
 
 def _list(heading: str, cases: Sequence[tuple[str, str]]) -> list[Text]:
-    """A heading and what it says of some cases; nothing without any."""
+    """A heading and its lines about some cases; nothing without any."""
     lines = [Text(line) for line in text.columns([(f"  {name}", how) for name, how in cases])]
     return [Text(heading, style="bold"), *lines, Text()] if lines else []
 

@@ -78,17 +78,17 @@ def moved(case: CaseResult, result: AbResult) -> str:
 
 
 def instructions(case: CaseResult) -> str:
-    """The change of the instructions beside modelled cycles, behind what is said of these; empty without any."""
+    """The change of the instructions beside modelled cycles, behind the words about these; empty without any."""
     return beside(case.instructions)
 
 
 def beside(count: Comparison | None) -> str:
-    """The change of a count of instructions, behind what is said of modelled cycles."""
+    """The change of a count of instructions, behind the words about modelled cycles."""
     return f"; instructions {change(count)} {count.interval_text}".rstrip() if count else ""
 
 
 def next_steps(result: AbResult) -> dict[str, str]:
-    """The commands that go on from a result, by what they give."""
+    """The commands that go on from a result, by their purpose."""
     changed = next((case for case in [result.headline] if case and case.verdict.is_change), None)
     steps = {}
     if changed and result.live is None and result.environment.model != "none":
@@ -161,7 +161,7 @@ def whole_columns(cases: Sequence[CaseResult]) -> list[str]:
 
 
 def three(cost: Whole | None) -> str:
-    """The whole cost in a line: the caller's, what that leaves to threads and softirqs, and its time; maybe empty."""
+    """The whole cost in a line: the caller's, its work in threads and softirqs, and its time; maybe empty."""
     if cost is None:
         return ""
     parts = [f"caller {percent(cost.caller.ratio)}"]
@@ -259,7 +259,7 @@ def _group(case: CaseResult, result: AbResult) -> str:
 
 
 def in_order(result: AbResult) -> list[CaseResult]:
-    """The cases by interest: changes, the largest first, what is open, and what is the same."""
+    """The cases by interest: changes, the largest first, open cases, and cases that are the same."""
     order = (*_OPEN, "same")
 
     def place(case: CaseResult) -> tuple[int, float]:
@@ -365,7 +365,7 @@ def against(found: Culprit) -> str:
 
 
 def share(probability: float) -> str:
-    """A probability in percent; what is not certain never reads as if it were."""
+    """A probability in percent; only certainty reads as 100 %."""
     text = f"{100 * probability:.4g} %"
     return "over 99.99 %" if text == "100 %" and probability < 1 else text
 

@@ -56,7 +56,7 @@ def test_ctrl_c_ends_the_build_and_says_what_is_kept(
     _builds(monkeypatch, 600)
     monkeypatch.setattr(demo.ab, "main", interrupted)
     assert run(["demo"]) == 130
-    assert "stopping the build: what was downloaded, compiled and measured is kept" in capsys.readouterr().err
+    assert "stopping the build: all downloads, objects and numbers are kept" in capsys.readouterr().err
 
 
 def test_the_newest_two_series_are_taken_if_the_packages_are_gone(
