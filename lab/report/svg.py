@@ -20,7 +20,7 @@ from lab.stats.verdict import Comparison, percent
 SIZE = 1000
 
 _RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 20, 50, 100)
-_LABEL = 120
+_LABEL = 190
 """Thousandths that a label takes along an axis."""
 
 _CHARACTERS = 48
