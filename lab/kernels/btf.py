@@ -56,6 +56,10 @@ class Types:
         """The offset of a member of a struct, or of an unnamed struct or union in it; None if it has no such member."""
         return self._offset(self._named[name], member) if name in self._named else None
 
+    def size(self, name: str) -> int | None:
+        """The bytes of a struct; None if there is none of that name."""
+        return self._types[self._named[name]].size if name in self._named else None
+
     def path(self, name: str, offset: int) -> str:
         """The member at an offset of a struct, as `f_path.dentry`; `+0x28` between members."""
         return self._path(self._named[name], offset, 0) if name in self._named else f"+{offset:#x}"

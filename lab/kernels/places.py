@@ -9,9 +9,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from lab.kernels import btf, files, kallsyms
+from lab.kernels import btf, files, kallsyms, symbols
 from lab.kernels.kallsyms import ListedSymbol
-from lab.kernels.symbols import base_name
 
 _DATA = frozenset("dDbBrRvV")
 _IMAGE = 0xFFFF_FFFF_8000_0000
@@ -31,15 +30,15 @@ _TYPES = {
 class Places:
     """The places of one kernel."""
 
-    def __init__(self, symbols: list[ListedSymbol], types: btf.Types | None) -> None:
+    def __init__(self, listed: list[ListedSymbol], types: btf.Types | None) -> None:
         self.types = types
-        self.addresses = {symbol.name: symbol.address for symbol in symbols}
-        self._locking = list(_locking(symbols))
-        self._data = sorted((s.address, s.name) for s in symbols if s.kind in _DATA and s.address >= _IMAGE)
+        self.addresses = {symbol.name: symbol.address for symbol in listed}
+        self._locking = list(_locking(listed))
+        self._data = sorted((s.address, s.name) for s in listed if s.kind in _DATA and s.address >= _IMAGE)
         # Variables of one CPU lie from 0 on, or behind __per_cpu_start (6.15 and later).
         self._cpu = range(self.addresses.get("__per_cpu_start", 0), self.addresses.get("__per_cpu_end", 0))
         aside = ("__per_cpu_start", "fixed_percpu_data")
-        self._percpu = sorted((s.address, s.name) for s in symbols if s.address in self._cpu and s.name not in aside)
+        self._percpu = sorted((s.address, s.name) for s in listed if s.address in self._cpu and s.name not in aside)
 
     def arguments(self) -> list[str]:
         """Arguments of the cost plugin, to find the slab cache of an object and the variables of each CPU."""
@@ -51,6 +50,10 @@ class Places:
                 "slab_cache": self.types.offset(slab, "slab_cache"),
                 **{f"cache_{name}": self.types.offset("kmem_cache", name) for name in ("name", "size", "list")},
             }
+            if "vmemmap_populate" not in self.addresses:  # without CONFIG_SPARSEMEM_VMEMMAP
+                found["sections"] = self.addresses.get("mem_section")
+                found["section_size"] = self.types.size("mem_section")
+                found["section_map"] = self.types.offset("mem_section", "section_mem_map")
             offsets |= found if None not in found.values() else {}
         words = [f"{name}={value}" for name, value in offsets.items() if value is not None]
         return [*words, *(f"{part}={start}:{end}" for part, start, end in self._locking)]
@@ -87,24 +90,31 @@ _TAKES = re.compile(
 _RELEASES = re.compile(r"_raw_(spin|write)_unlock(_irq|_irqrestore|_bh)?|mutex_unlock|up_write|downgrade_write")
 
 
-def _locking(symbols: list[ListedSymbol]) -> Iterator[tuple[str, int, int]]:
+def _locking(listed: list[ListedSymbol]) -> Iterator[tuple[str, int, int]]:
     """Yield each function that takes or releases locks: `takes` or `releases`, its first address, the next after it."""
-    text = sorted((s.address, base_name(s.name)) for s in symbols if s.kind in "tT" and s.address >= _IMAGE)
+    text = sorted((s.address, symbols.base_name(s.name)) for s in listed if s.kind in "tT" and s.address >= _IMAGE)
     for (start, name), (end, _) in pairwise(text):
         part = "takes" if _TAKES.fullmatch(name) else "releases" if _RELEASES.fullmatch(name) else ""
         if part and start < end:
             yield part, start, end
 
 
-def _near(symbols: list[tuple[int, str]], address: int) -> str:
-    at = bisect_right(symbols, (address, "\x7f")) - 1
+def _near(named: list[tuple[int, str]], address: int) -> str:
+    at = bisect_right(named, (address, "\x7f")) - 1
     if at < 0:
         return f"{address:#x}"
-    start, name = symbols[at]
+    start, name = named[at]
     return f"{name}+{address - start:#x}" if address > start else name
 
 
 @cache
 def of_kernel(path: Path) -> Places:
-    """The places of a kernel by its file, vmlinux or bzImage; without names where it has no kallsyms and no BTF."""
-    return Places(kallsyms.read(files.extract_vmlinux(path)) or [], btf.of_kernel(path))
+    """The places of a kernel by its file, vmlinux or bzImage; without names where it has no kallsyms and no BTF.
+
+    A kernel that the lab builds lists functions alone (CONFIG_KALLSYMS_ALL is not set): its System.map is beside it.
+    """
+    listed = kallsyms.read(files.extract_vmlinux(path)) or []
+    if (beside := path.with_name("System.map")).is_file():
+        mapped = [ListedSymbol(label.address, label.kind, label.name) for label in symbols.map_labels(beside)]
+        listed = max(listed, mapped, key=len)
+    return Places(listed, btf.of_kernel(path))

@@ -145,7 +145,7 @@ def initcall_levels(vmlinux: Path | None, system_map: Path | None) -> dict[str, 
 
     Empty if a kernel lists functions alone (packages have CONFIG_KALLSYMS_ALL).
     """
-    labels = list(_map_labels(system_map)) if system_map is not None else []
+    labels = list(map_labels(system_map)) if system_map is not None else []
     names = [label.name for label in labels]
     if not any(map(_INITCALL.fullmatch, names)) and vmlinux is not None:
         names = [symbol.name for symbol in kallsyms.read(files.extract_vmlinux(vmlinux)) or []]
@@ -155,10 +155,11 @@ def initcall_levels(vmlinux: Path | None, system_map: Path | None) -> dict[str, 
 
 def from_system_map(path: Path) -> SymbolTable:
     """The functions in a System.map (`nm` output: address, letter, name); `UserError` for any other file."""
-    return SymbolTable(_in_kernel(_map_labels(path)))
+    return SymbolTable(_in_kernel(map_labels(path)))
 
 
-def _map_labels(path: Path) -> Iterator[Label]:
+def map_labels(path: Path) -> Iterator[Label]:
+    """All labels in a System.map; `UserError` for any other file."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:

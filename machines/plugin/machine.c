@@ -99,6 +99,9 @@ static const struct {
 	{ "cache_name",		&machine.cache_name },
 	{ "cache_size",		&machine.cache_size },
 	{ "cache_list",		&machine.cache_list },
+	{ "sections",		&machine.sections },
+	{ "section_size",	&machine.section_size },
+	{ "section_map",	&machine.section_map },
 };
 
 static bool read_number(const char *text, char **end, uint64_t limit, uint64_t *number)

@@ -77,6 +77,7 @@ struct machine {
 	/* Of the guest's kernel, see place.h; 0: not known. */
 	uint64_t slab_caches, percpu;	/* addresses */
 	uint64_t slab_cache, cache_name, cache_size, cache_list;	/* offsets of members */
+	uint64_t sections, section_size, section_map;	/* without VMEMMAP: address, bytes of a section's, offset in it */
 	uint32_t between;	/* 1 if programs mark where operations begin: what lies between two is left out */
 	uint32_t chains;	/* 1 if the profile has call chains, see chain.h */
 };

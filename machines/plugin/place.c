@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The guest's memory is read as its kernel sees it, without KASLR and with four levels of page tables: all struct pages
- * follow each other from VMEMMAP on. A page belongs to a slab if what would be its cache is in the kernel's list of
- * caches, so no version's flags have to be known.
+ * The guest's memory is read as its kernel sees it, without KASLR and with four levels of page tables. All struct pages
+ * follow each other from VMEMMAP on; in a kernel without CONFIG_SPARSEMEM_VMEMMAP, those of a section do, and
+ * mem_section has where (include/linux/mmzone.h). A page belongs to a slab if the word in the place of its cache is in
+ * the kernel's list of caches, so no version's flags have to be known.
  */
 #include "place.h"
 #include "machine.h"
@@ -16,6 +17,9 @@
 #define VMEMMAP		0xffffea0000000000ULL
 #define PAGE_STRUCT	64		/* bytes */
 #define HEAD		8		/* where a struct page has its compound_head */
+#define SECTION_SHIFT	27		/* x86-64 */
+#define ROOT		4096		/* bytes of each table of sections that mem_section points to */
+#define SECTION_FLAGS	0x3fULL
 #define CACHES_MAX	1000
 #define NAME_MAX	32
 
@@ -64,22 +68,39 @@ static void put_name(FILE *file, uint64_t address)
 	fputs(text, file);
 }
 
+/* The struct page of a physical address; 0 for none. */
+static uint64_t page_of(uint64_t physical)
+{
+	uint64_t section = physical >> SECTION_SHIFT, in_root, pages = VMEMMAP;
+
+	if (machine.sections) {
+		if (!machine.section_size)
+			return 0;
+		in_root = ROOT / machine.section_size;
+		pages = peek(peek(peek(machine.sections) + section / in_root * 8) + section % in_root * machine.section_size +
+			     machine.section_map) & ~SECTION_FLAGS;
+	}
+	return pages ? pages + (physical >> 12) * PAGE_STRUCT : 0;
+}
+
 void place_put_slab(FILE *file, uint64_t physical)
 {
-	uint64_t page = VMEMMAP + (physical >> 12) * PAGE_STRUCT, head, cache;
+	uint64_t page = machine.slab_caches ? page_of(physical) : 0, first = physical >> 12, head, cache;
 
-	if (!machine.slab_caches)
+	if (!page)
 		return;
 	head = peek(page + HEAD);
-	if (head & 1)
+	if (head & 1) {
+		first -= (page - (head - 1)) / PAGE_STRUCT;
 		page = head - 1;
+	}
 	cache = peek(page + machine.slab_cache);
 	if (!cache || !is_cache(cache))
 		return;
 	fputs(",\"cache\":\"", file);
 	put_name(file, peek(cache + machine.cache_name));
 	fprintf(file, "\",\"size\":%" PRIu64 ",\"slab\":%" PRIu64, peek(cache + machine.cache_size) & 0xffffffff,
-		(uint64_t)((page - VMEMMAP) / PAGE_STRUCT << 12));
+		first << 12);
 }
 
 void place_put_cpus(FILE *file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,7 @@ def made() -> btf.Types:
         kind("file", STRUCT, 48, [("f_count", 2, 0), ("", 6, 8), ("tail", 7, 32)]),  # 8
         kind("slab", STRUCT, 64, [("slab_cache", 4, 8)]),  # 9
         kind("kmem_cache", STRUCT, 64, [("name", 4, 0), ("size", 1, 8), ("list", 4, 16)]),  # 10
+        kind("mem_section", STRUCT, 16, [("section_mem_map", 4, 0), ("usage", 4, 8)]),  # 11
     ]
     body = b"".join(types)
     return btf.Types(struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(body), len(body), len(text)) + body + text)
@@ -60,6 +62,8 @@ SYMBOLS = [
     ListedSymbol(0xFFFFFFFF82000100, "D", "vm_zone_stat"),
     ListedSymbol(0xFFFFFFFF82000200, "D", "slab_caches"),
     ListedSymbol(0xFFFFFFFF82000300, "D", "__per_cpu_offset"),
+    ListedSymbol(0xFFFFFFFF82000310, "B", "mem_section"),
+    ListedSymbol(0xFFFFFFFF81000000, "T", "vmemmap_populate"),
     ListedSymbol(0, "A", "__per_cpu_start"),
     ListedSymbol(0x100, "d", "runqueues"),
     ListedSymbol(0x1000, "A", "__per_cpu_end"),
@@ -82,10 +86,31 @@ def test_names_of_places() -> None:
     }  # fmt: skip
 
 
+def test_a_kernel_without_one_array_of_pages_has_them_by_section() -> None:
+    scattered = [symbol for symbol in SYMBOLS if symbol.name != "vmemmap_populate"]
+    arguments = dict(word.split("=") for word in places.Places(scattered, made()).arguments())
+    assert arguments.items() >= {
+        "sections": str(0xFFFFFFFF82000310), "section_size": "16", "section_map": "0", "slab_cache": "8",
+    }.items()  # fmt: skip
+
+
 def test_a_kernel_without_types_has_names_of_variables_only() -> None:
     found = places.Places(SYMBOLS, None)
     assert found.of_object("filp", 16) == "filp+0x10"
     assert found.arguments() == [f"percpu={0xFFFFFFFF82000300}"]
+
+
+def test_a_kernel_that_lists_functions_alone_has_its_variables_from_the_map_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places.files, "extract_vmlinux", lambda path: path)
+    monkeypatch.setattr(places.kallsyms, "read", lambda _: [ListedSymbol(0xFFFFFFFF81000000, "T", "fput")])
+    kernel = tmp_path / "vmlinux"
+    kernel.write_bytes(b"no ELF file")
+    assert places.of_kernel(kernel).of_address(0xFFFFFFFF82000108, []) == "0xffffffff82000108"
+    (tmp_path / "System.map").write_text("ffffffff81000000 T fput\nffffffff82000100 D vm_zone_stat\n")
+    places.of_kernel.cache_clear()
+    assert places.of_kernel(kernel).of_address(0xFFFFFFFF82000108, []) == "vm_zone_stat+0x8"
 
 
 def test_functions_of_locks_are_known_by_their_names() -> None:
