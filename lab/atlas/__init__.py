@@ -1,1 +1,1 @@
-"""The atlas: what every operation costs in every kernel, and when that changed."""
+"""The atlas: the cost of every operation in every kernel, and when it changed."""

@@ -123,7 +123,7 @@ class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CaseInfo(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A case. selection: what its guests run, as `-w` takes it. code: of the operation. profile: of the newest kernel.
+    """A case. selection: of its guests, as `-w` takes it. code: of the operation. profile: of the newest kernel.
 
     metrics: the names of the counts in cycles and in instructions.
     """
@@ -161,7 +161,7 @@ class Explained(Record, frozen=True, kw_only=True):
 class Bisected(Record, frozen=True, kw_only=True):
     """The commit that a bisection named for a step, or, where there is no history, the hunks. result: its id.
 
-    commit: empty for hunks, which `subject` names. share: of the step that these carry. proof: what confirms it.
+    commit: empty for hunks, which `subject` names. share: of the step that these carry. proof: its confirmation.
     """
 
     case: str

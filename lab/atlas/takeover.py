@@ -31,7 +31,7 @@ class TakenOver:
     """The part of an atlas that is as good as measured here.
 
     sheets: by column and selection, without profiles. unsure: those of kernels that may be others here. bisected: its
-    commits, which need no equal guests. left: what is not taken over, and why; a line for each reason.
+    commits, which need no equal guests. left: a line for each reason why columns are not taken over.
     """
 
     atlas: Atlas | None = None

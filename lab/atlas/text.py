@@ -138,7 +138,7 @@ def progress(complete: Atlas, growing: Atlas) -> str:
 
 
 def pair(judged: Judgement, base: Column, test: Column, width: int) -> Group:
-    """Two kernels: what changes, the largest first."""
+    """Two kernels: the changes, the largest first."""
     atlas = judged.atlas
     basis = atlas.bases[0]
     found = judged.pair(base, test, basis)

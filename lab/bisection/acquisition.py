@@ -102,7 +102,7 @@ def candidates(
 
 
 def buildable(last: int, untestable: Collection[int]) -> Array:
-    """The chance of each commit to be testable: what breaks a build stays in the tree for a few commits."""
+    """The chance of each commit to be testable: a broken build stays in the tree for a few commits."""
     commits, chances = np.arange(last + 1), np.ones(last + 1)
     for broken in untestable:
         chances *= 1 - 0.67 * np.exp(-np.abs(commits - broken) / 3)

@@ -33,7 +33,7 @@ def minimal(whole: Sequence[T], test: Test[T], likely: Collection[T] = ()) -> li
     """A part of which no element can be left out, though the whole does no more. The likeliest elements come first.
 
     likely: a part to try before all others. Halves are left out, then smaller parts; single elements where halves are
-    undecided, for without a little, more builds. What is undecided is tried again when others are gone.
+    undecided, for without a little, more builds. Undecided ones are tried again when others are gone.
     """
     left = list(whole)
     first = [element for element in left if element in likely]

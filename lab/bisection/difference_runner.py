@@ -1,4 +1,4 @@
-"""A search among files or hunks under way: the ends, what differs, then one mix of both after the other.
+"""A search among files or hunks under way: the ends, their differences, then one mix of both after the other.
 
 A mix is a patch on the new end, so each is a kernel like any other, built where the new end was built.
 """
@@ -61,7 +61,7 @@ class DifferenceRunner(ExactRunner):
         return True
 
     def _split(self) -> None:
-        """Store what differs in the files that the builds of both ends read."""
+        """Store the differences of the files that the builds of both ends read."""
         session, plan, log = self.session, self.session.plan, self.work.progress.log
         moved: dict[str, float] = {}
         try:

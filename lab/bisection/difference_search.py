@@ -32,7 +32,7 @@ MOST_REPAIRS, MORE_REPAIRS = 8, 2
 """Builds that are spent on one mix that does not build, and on one after a mix that took a part of the change back."""
 
 MOST_BUILDS = 96
-"""Builds after which a search gives up: what was found by then is its answer."""
+"""Builds after which a search gives up: its answer is the best mix by then."""
 
 
 class Result(NamedTuple):
@@ -117,7 +117,7 @@ class Search:
     # ---- from suspects to a mix that carries the change, or some of it
 
     def _grown(self) -> tuple[Mix, float]:
-        """A mix that takes all of the change back, or most of what can be built; none if nothing takes any back."""
+        """A mix that takes all of the change back, or as much as can be built; none if nothing takes any back."""
         best: tuple[Mix, float] = (frozenset(), 0.0)
         grown: Mix = frozenset()
         tiers = suspects.tiers(self.difference)

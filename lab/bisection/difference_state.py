@@ -127,7 +127,7 @@ class DifferenceState(ExactState):
         return [self._part(part) for part in self.found.parts] if self.found else []
 
     def _part(self, part: Part) -> Culprit:
-        """A part as what changed between the new end without it and the new end."""
+        """A part as the change between the new end without it and the new end."""
         assert self.found is not None  # noqa: S101
         difference, name = self.difference, mix_name(part.mix)
         reading, new = self.mixes.get(name), self.readings[self.history.new.id]

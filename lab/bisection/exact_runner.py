@@ -163,7 +163,7 @@ class Measurer:
         return replace(reading, **numbers, run_s=round(time.monotonic() - built, 3))
 
     def _run(self, candidate: Candidate, bench: Bench, arm: Arm, seeds: Sequence[int]) -> dict[str, Any]:
-        """The fields of a reading with a number for each seed: its metric, and what stands beside it, if anything does.
+        """The fields of a reading with a number for each seed: its metric, and the numbers beside it, if there are any.
 
         Guests that were recorded before are not run again.
         """
@@ -370,7 +370,7 @@ class ExactRunner:
         return self.measurer.measure(candidate, seeds, known)
 
     def _log_ends(self) -> None:
-        """Log how the ends compare, and what follows from that."""
+        """Log how the ends compare, and the conclusion."""
         state, (old, new) = self.state, self.session.plan.terms
         seeds = len(self.session.journal.seeds or [])
         if state.ends is None:

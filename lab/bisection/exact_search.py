@@ -114,7 +114,7 @@ class Change:
         return [commit for commit in left if not skipped[0] < commit < skipped[-1]]
 
 
-# ---- what the readings show
+# ---- levels of readings
 
 
 def changes(graph: Graph, readings: Readings) -> list[Change]:
@@ -190,7 +190,7 @@ def _least_like(readings: Readings, commit: int, nearest: set[int]) -> int:
     return max(nearest, key=lambda ancestor: (abs(readings.effect(ancestor) - here), -ancestor))
 
 
-# ---- what to measure next
+# ---- the next commits
 
 
 def next_commit(graph: Graph, readings: Readings) -> int | None:
@@ -269,7 +269,7 @@ def ancestor_counts(parents: Sequence[Sequence[int]], among: Sequence[int]) -> d
 
 
 def testable_chances(commits: Sequence[int], skipped: Set[int]) -> list[float]:
-    """The chance of each to be testable, by its distance from the skipped ones: what breaks stays broken a while.
+    """The chance of each to be testable, by its distance from the skipped ones: a break stays for a while.
 
     Each further skip in the same stretch doubles the length that a broken stretch is thought to have, so a long
     one is left behind in few steps.

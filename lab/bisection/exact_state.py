@@ -79,7 +79,7 @@ class ExactState(SearchState):
 
     @property
     def is_disputed(self) -> bool:
-        """True of ends that no seed more would tell apart, because what stands beside their metric contradicts it."""
+        """True of ends that no seed more would tell apart, because the numbers beside their metric contradict it."""
         old, new = (self.readings[end.id] for end in self.history.ends)
         return (
             self.ends is not None
@@ -89,7 +89,7 @@ class ExactState(SearchState):
 
     @property
     def dispute(self) -> str:
-        """The reason against a search between disputed ends, and what the user can do about it."""
+        """The reason against a search between disputed ends, and the remedy."""
         old, new = (self.readings[end.id] for end in self.history.ends)
         believed = _believed(self.compare(old, new), old, new)
         advice = MITIGATE if believed.verdict == Outcome.UNKNOWN else CHOOSE
@@ -340,7 +340,7 @@ class ExactState(SearchState):
         return replace(found, instructions=self.instructions(test, base), whole=cost)
 
     def without_word(self, found: Culprit, base: Reading, test: Reading) -> Culprit:
-        """A change that is no regression and no improvement where what stands beside its metric contradicts it."""
+        """A change that is no regression and no improvement if the numbers beside its metric contradict it."""
         if found.effect is None or found.effect.verdict != Outcome.UNKNOWN:
             return found
         alone = self.compare(base, test, self.threshold)

@@ -32,7 +32,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     image: a digest of the kernel as booted, and of its settings.
     same_as: an earlier commit with the same image, whose values these are.
     layout: in live mode, the layout that cannot be tested; the commit itself can.
-    errors: of a build that failed, in a search among files or hunks: they name what is to be tried next.
+    errors: of a build that failed, in a search among files or hunks: they name the next hunks.
     """
 
     commit: str

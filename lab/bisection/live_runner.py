@@ -245,7 +245,7 @@ class GuestBooter:
         return BootResult(value, samples)
 
     def _setup_for(self, arm: Arm) -> GuestSetup:
-        """The guests of a kernel, with what they need for it looked up once."""
+        """The guests of a kernel, with their needs looked up once."""
         if arm.kernel.key not in self._setups:
             self._setups[arm.kernel.key] = fitted(self._setup, arm, self.work.progress)
         return self._setups[arm.kernel.key]

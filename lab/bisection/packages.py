@@ -109,7 +109,7 @@ Conclude = Callable[[Session, Work], Answer]
 def search_between_packages(outer: Session, answer: Answer, conclude: Conclude, work: Work) -> tuple[Answer, bool]:
     """The answer, each change with the result of a search among the commits; and whether all of these are finished.
 
-    conclude: does what is left of a session.
+    conclude: does the rest of a session.
     """
     if outer.history.kind != "packages" or not outer.plan.inside:
         return answer, True

@@ -39,7 +39,7 @@ Terms = tuple[str, str]
 
 
 class Options(Record, frozen=True, kw_only=True):
-    """The options that a recipe may have too. What is left out has the default of `lab bisect`."""
+    """The options that a recipe may have too. Others have the default of `lab bisect`."""
 
     metric: str | None = None
     good: str | None = None
@@ -201,7 +201,7 @@ def _plan_of_split(
 
 
 def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Progress) -> tuple[BisectPlan, History]:
-    """A series brings its ends along; of packages they may be narrowed, and patches need what they are put on."""
+    """A series brings its ends along; of packages they may be narrowed, and patches need a base."""
     terms = TERMS[0] if request.good or request.bad else TERMS[1]
     if request.first_parent or request.paths:
         raise UserError("--first-parent and paths are for commits, not for a series")
@@ -237,7 +237,7 @@ def _patches(path: Path, base: str, tree: str) -> History:
 
 
 class _Search(Request[BisectPlan], frozen=True, kw_only=True):
-    """A search between two ends, with the defaults of what was not typed. asked: the rest of what was."""
+    """A search between two ends, with defaults for options that were not typed. asked: the others."""
 
     asked: BisectRequest
     terms: Terms
@@ -316,7 +316,7 @@ def _layouts_sd(request: BisectRequest, live: LivePlan, workload: Workload, case
 
 
 def _require_one_case(request: BisectRequest, workload: Workload, cases: Sequence[Case]) -> None:
-    """Refuse what does not fit live mode."""
+    """Refuse options that do not fit live mode."""
     if request.suite:
         raise UserError("live mode searches with one case, and a suite has many", hint="name one by --workload")
     if request.panics == "bad":

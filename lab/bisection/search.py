@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def conclude(session: Session, work: Work) -> Answer:
-    """Do what is left of a session, and keep the answer."""
+    """Do the rest of a session, and keep the answer."""
     started = time.monotonic()
     runner: ExactRunner | LiveRunner
     prover = Prover(session, work)

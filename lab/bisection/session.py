@@ -158,7 +158,7 @@ def find(reference: str) -> Session:
 
 
 def _require_whole(session: Session) -> None:
-    """Refuse a journal that lost what the finished answer rests on: it would look as if nothing had been measured."""
+    """Refuse a journal that lost readings of the finished answer: it would look as if nothing had been measured."""
     if not (session.folder / FILE).exists():
         return
     known = {event.commit for event in session.journal.events if not isinstance(event, Seeds)}
@@ -199,7 +199,7 @@ def undo(session: Session) -> Candidate:
 
 
 def status(session: Session) -> Status:
-    """The results so far, what they cost, what is left and about how long that takes."""
+    """The results so far, their cost, the rest and about how long it takes."""
     history, journal, state = session.history, session.journal, session.state
     remaining = session.remaining()
     readings = [state.reading(commit) for commit in state.tried] if state else []

@@ -1,4 +1,4 @@
-"""The sources of both ends in git: what differs, and the patches that lead from an end to a mix of both.
+"""The sources of both ends in git: their differences, and the patches that lead from an end to a mix of both.
 
 The ends may be in different repositories: a package's source has one of its own. Only the listing of differences needs
 the objects of both.

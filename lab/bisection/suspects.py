@@ -48,7 +48,7 @@ def tiers(difference: Difference) -> list[list[int]]:
     named = difference.functions
     scores: defaultdict[str, float] = defaultdict(float)
     for number, hunk in enumerate(difference.hunks):
-        # A header declares functions: what it has inline has no function of its own to be named.
+        # A header declares functions: its inline code has no function of its own to be named.
         inside = 0.0 if hunk.path.endswith(".h") else sum(named.get(name, 0.0) for name in hunk.functions)
         mentioned = 0.0 if hunk.whole else sum(named[name] for name in words[number] & named.keys())
         scores[hunk.path] += 3 * inside + mentioned

@@ -17,7 +17,7 @@ Machine = ExactMachine | LiveMachine
 def remark(base: KernelSpec, test: KernelSpec, workloads: Sequence[Workload], machine: Machine) -> str | None:
     """The line that says that two specs are the same guest, and which settings change nothing; None if they differ.
 
-    One compiler builds both. machine: what every guest has. A default of the kernel's own is not known before it boots.
+    One compiler builds both. machine: of every guest. A default of the kernel's own is not known before it boots.
     """
     one, other = dict(base.settings), dict(test.settings)
     if (base.source, base.kconfig) != (test.source, test.kconfig) or any(

@@ -45,7 +45,7 @@ def in_force(report: str) -> frozenset[str]:
 
 
 def reported(settings: Mapping[str, str]) -> dict[str, str]:
-    """The vulnerabilities in what a guest reported of its settings; none if its mitigations are off."""
+    """The vulnerabilities in a guest's report of its settings; none if its mitigations are off."""
     return {name.removeprefix(PREFIX): text for name, text in settings.items() if name.startswith(PREFIX)}
 
 

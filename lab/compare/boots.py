@@ -31,9 +31,9 @@ _LEAST_FREE = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestSetup:
-    """The guests of one workload: what all of its boots share.
+    """The guests of one workload: the part that all of its boots share.
 
-    guest: of every boot, but for its cpu_set and what an arm adds.
+    guest: of every boot, but for its cpu_set and an arm's own settings.
     packed_root: the root that guests unpack; root: the folder that virtme-ng takes for one.
     cpu_sets: one that the arms take in turn, or one for each arm.
     perf: the events that `perf stat` counts around every case; without any it is not run.

@@ -228,13 +228,13 @@ def keep(made: Sequence[Certificate]) -> None:
 
 
 def kept() -> list[Certificate]:
-    """All certificates, newest first; what cannot be read is named, and passed over."""
+    """All certificates, newest first; an unreadable one is named, and passed over."""
     files = paths.data_dir("certificates").glob("*/*.json")
     return sorted((one for _, one in records.load_each(files, Certificate)), key=lambda one: one.made, reverse=True)
 
 
 def changed(one: Certificate, present: Mapping[str, str]) -> list[str]:
-    """In what the host is not what it was when a certificate was made."""
+    """The differences of the host to the time when a certificate was made."""
     names = dict.fromkeys((*one.setup, *present))
     return [
         f"{name}: {one.setup.get(name, 'unknown')} -> {present.get(name, 'unknown')}"
@@ -272,7 +272,7 @@ def quote(
 ) -> str | None:
     """The quote from this host's certificate for a verdict over so many rounds; None if there is none.
 
-    The one of the host as it is set up now; else the newest, with what has changed since.
+    The one of the host as it is set up now; else the newest, with the changes since.
     """
     ours = _of_one_kernel(accelerator, duet=duet, host=host or platform.node())
     fitting = [one for one in ours if one.case == case]

@@ -1,4 +1,4 @@
-"""The call chains of both arms: what each stack of functions cost.
+"""The call chains of both arms: the cost of each stack of functions.
 
 The plugin counts the executions of each block by the calls that led to it. The cost of a block is shared out in
 proportion to these counts, in whole units, so all stacks add up to the profile, to the last digit.

@@ -1,4 +1,4 @@
-"""A comparison of two kernels: the guests of both arms in the plan's mode, and the document of what they found."""
+"""A comparison of two kernels: the guests of both arms in the plan's mode, and the document of their findings."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def around(arms: tuple[Arm, ...], measurement: Measurement, plan: Plan, work: Wo
 
 
 def measure(plan: Plan, folder: Path, work: Work, *, aloud: bool = False) -> AbResult:
-    """Do what a plan says, in its result folder; what is already there is not done again.
+    """Carry out a plan in its result folder; guests that ended are not run again.
 
-    aloud: say first what will run.
+    aloud: announce the guests first.
     """
     clock = Clock()
     measurement = Measurement.of(plan, folder, plan.base.spec)
@@ -88,7 +88,7 @@ def remark_on(plan: Plan, measurement: Measurement) -> str | None:
 
 
 def measure_part(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Measure what is part of a larger work, in a folder inside that one's; the plan is stored there first."""
+    """Measure a part of a larger work, in a folder inside that one's; the plan is stored there first."""
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     if not (folder / "plan.json").exists():
         result_folders.store_plan(folder, plan)
@@ -96,6 +96,6 @@ def measure_part(plan: Plan, folder: Path, work: Work) -> AbResult:
 
 
 def measure_aloud(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Measure for a command: it is said what will run, and when that is stopped, how to go on."""
+    """Measure for a command: announce the guests, and say how to go on after a stop."""
     with result_folders.kept(folder, work.progress):
         return measure(plan, folder, work, aloud=True)

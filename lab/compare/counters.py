@@ -72,7 +72,7 @@ def described(name: str) -> Counter | None:
 
 
 def kernel_counters(runs: Iterable[Run], case: CaseResult, known: Collection[str] | None = None) -> list[Comparison]:
-    """Compare what /proc/vmstat counted around a case, by arm and seed. known: only the counters of those names."""
+    """Compare the counts of /proc/vmstat around a case, by arm and seed. known: only the counters of those names."""
     counts: dict[str, dict[int, Mapping[str, int]]] = {"base": {}, "test": {}}
     for run in runs:
         outcome = run.report.case(case.case) if run.workload == case.workload else None
@@ -122,7 +122,7 @@ def explaining(case: CaseResult, comparisons: Iterable[Comparison], threshold: f
     """The counters among some comparisons of a case that may explain its change, in their order.
 
     Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are the instructions
-    that stand beside it, and counters without a usable number. So is noise: what moved by no more than the threshold,
+    that stand beside it, and counters without a usable number. So is noise: a change by no more than the threshold,
     or not to the same side in every pair.
     """
     aside = [case.guest_clock, *(c.name for c in case.beside.values())]

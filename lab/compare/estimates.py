@@ -92,14 +92,14 @@ def planned_seconds(
 
 
 def crowding(work: Work) -> float:
-    """The factor by which guests take longer beside what the machine does already; 1 where others run them."""
+    """The factor by which guests take longer beside the machine's present load; 1 where others run them."""
     if work.executor is not None:
         return 1.0
     return max(1.0, (os.getloadavg()[0] + work.jobs) / (os.cpu_count() or 1))
 
 
 def announced(guests: int, there: int, likely_s: float, more_s: float, work: Work) -> str:
-    """Guests, and the time that they take. more_s: processor seconds of further guests, for what stays undecided.
+    """Guests, and the time that they take. more_s: processor seconds of further guests, for cases that stay undecided.
 
     there: of the guests, those that an earlier command ran.
     """

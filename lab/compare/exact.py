@@ -97,7 +97,7 @@ class ExactComparison:
 
 
 def announce(measurement: Measurement, plan: Plan, work: Work) -> None:
-    """Show what will run, and about how long it takes."""
+    """Show the number of cases and guests, and about how long they take."""
     if plan.too_few and not plan.certificate:
         work.progress.log(plan.too_few)
     selected = measurement.selected

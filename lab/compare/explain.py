@@ -78,7 +78,7 @@ class Initcall(Record, frozen=True, kw_only=True):
     base: int | None
     test: int | None
     level: str = ""
-    """Such as `subsys`; `async` for what runs beside the initcalls; empty if the kernel does not name it."""
+    """Such as `subsys`; `async` for calls beside the initcalls; empty if the kernel does not name it."""
 
     @property
     def delta(self) -> int:
@@ -135,7 +135,7 @@ class Explanation(Record, frozen=True, kw_only=True):
         return self.delta(row, cost) / whole if whole else None
 
     def movement(self, cost: Cost = "cycles") -> Fraction:
-        """All that moved, per operation, up and down alike: what stays when gains and losses cancel out."""
+        """All that moved, per operation, up and down alike, before gains and losses cancel out."""
         return sum((abs(self.delta(row, cost)) for row in self.rows), Fraction())
 
 
@@ -157,7 +157,7 @@ def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_
     """Both profiles by function, sorted by what each function adds to the difference of `cost` per operation.
 
     Functions meet by their name in the source (see `symbols.base_name`); functions of one name in one space
-    are one row. What no table knows is a row of its own, so the rows' sums are the profiles' sums.
+    are one row. Code that no table knows is a row of its own, so the rows' sums are the profiles' sums.
     ValueError when an arm has no operations: nothing can be said per operation.
     """
     if base.operations < 1 or test.operations < 1:
@@ -220,7 +220,7 @@ def _sorted(rows: Iterable[FunctionRow], base_ops: int, test_ops: int, cost: Cos
 
 
 def by_cost(explanation: Explanation, cost: Cost) -> list[FunctionRow]:
-    """The rows sorted by what they contribute to the difference of another cost."""
+    """The rows sorted by their part in the difference of another cost."""
     return _sorted(explanation.rows, explanation.base_operations, explanation.test_operations, cost)
 
 
@@ -248,7 +248,7 @@ def differing(explanation: Explanation, cost: Cost = "cycles", *, least: Fractio
 
 
 def initcalls(base: Mapping[Call, int], test: Mapping[Call, int]) -> list[Initcall]:
-    """The initcalls of both arms, what moved most first; what is outside of them last."""
+    """The initcalls of both arms, the largest change first; the rest of the boot last."""
     rows = [
         Initcall(name=call.name, level=call.level, base=base.get(call), test=test.get(call))
         for call in base.keys() | test
@@ -257,9 +257,9 @@ def initcalls(base: Mapping[Call, int], test: Mapping[Call, int]) -> list[Initca
 
 
 def largest_initcalls(rows: Sequence[Initcall], most: int = 10) -> list[Initcall]:
-    """Those that moved most, then the sum of the others, what is outside, and the sum of all.
+    """Those that moved most, then the sum of the others, the rest of the boot, and the sum of all.
 
-    What runs asynchronously is in no sum: initcalls wait for it, or it runs while they do.
+    An asynchronous call is in no sum: initcalls wait for it, or it runs while they do.
     """
     if not rows:
         return []
@@ -362,7 +362,7 @@ def find(
 ) -> CaseExplanation:
     """Explain one case of a finished result: the one named, else the one that changed most.
 
-    machine, model: of the cost model; None for what the result was measured with, or the whole model.
+    machine, model: of the cost model; None for those of the result, or the whole model.
     """
     chosen = profiles.choose(result, case)
     found = profiles.collect(folder, chosen, work, machine=machine, model=model)
@@ -392,13 +392,13 @@ def find(
     )
 
 
-# ---- what kernels choose by CPUID
+# ---- the kernels' choices by CPUID
 
 
 def cpu_of_result(
     folder: Path, result: AbResult, work: Work, case: str | None = None, *, machine: str | None = None
 ) -> CpuChoices:
-    """The CPU that a result's guests saw, and what its kernels look for in it. machine: another one's instead."""
+    """The CPU that a result's guests saw, and the features that its kernels ask for. machine: another's."""
     if result.live is not None:
         raise UserError(
             f"{result.result} was measured in live mode, where guests see the host's CPU",

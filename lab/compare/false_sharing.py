@@ -1,4 +1,4 @@
-"""A lint of one kernel: the lines that its vCPUs move for nothing in a workload, by what lies in them."""
+"""A lint of one kernel: the lines that its vCPUs move for nothing in a workload, by the members in them."""
 
 from __future__ import annotations
 

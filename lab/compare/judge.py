@@ -66,7 +66,7 @@ def judge(
             notes=[]
             if why
             else [
-                # Exact mode cannot see what such a case is about.
+                # Exact mode cannot see the subject of such a case.
                 *([f"unseen: {', '.join(names)}"] if (names := one.bench.workload.unseen_in(case)) else []),
                 *count_remarks(verdict.primary_of(comparisons), sampling.count_beside(comparisons)),
                 *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
@@ -119,7 +119,7 @@ def metrics_of(
 ) -> list[Metric]:
     """Metrics to compare: modelled ones first, the one that decides among them, where a model is run; then own ones.
 
-    by: what decides, if it is cycles or instructions; the name of a metric leaves the workload's own choice.
+    by: the deciding count, cycles or instructions; the name of a metric leaves the workload's own choice.
     """
     basis: costs.Basis = "instructions" if by == "instructions" else "cycles"
     return [
@@ -142,7 +142,7 @@ def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric
         if metric.name == name:
             return Metric(name=name, unit=metric.unit, better=metric.better, primary=True)
     if workload.open_metrics:
-        # Only its runs say what else it prints; nothing is known of it.
+        # Only its runs tell its other metrics; nothing is known of them.
         return Metric(name=name, unit="as printed", better="neither", primary=True)
     raise UserError(
         f"workload {workload.name} has no metric {name!r}" + ("" if modelled else " without a cost model"),

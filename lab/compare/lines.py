@@ -1,4 +1,4 @@
-"""The lines that vCPUs took from each other, by what lies there and by the functions that went there.
+"""The lines that vCPUs took from each other, by the members there and by the functions that went there.
 
 `met` has both arms; `moved_for_nothing` lists the false sharing of one kernel.
 """
@@ -39,7 +39,7 @@ class Moves(Record, frozen=True, kw_only=True):
 
 
 class MetLine(Record, frozen=True, kw_only=True):
-    """A place at which vCPUs met, the functions that moved its lines most, and what happened in both arms."""
+    """A place at which vCPUs met, the functions that moved its lines most, and the moves in both arms."""
 
     place: str
     functions: list[str]

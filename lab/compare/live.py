@@ -66,7 +66,7 @@ class Narrator:
         self._progress.log(f"round {live_round.number}, {live_round.seconds:.0f} s: {cases}{self._left()}")
 
     def _tell_trouble(self, tried: LiveRound) -> None:
-        """Show what went wrong in a try at a round."""
+        """Show the error of a try at a round."""
         self._progress.log(f"round {tried.number}: {_trouble(tried)}")
 
     def _tell_plan(self) -> None:
@@ -79,7 +79,7 @@ class Narrator:
         self._progress.log(f"planned for this budget: {plan.rounds} rounds, {each}")
 
     def _left(self) -> str:
-        """The time that it may still take: what the open cases ask for, or the end of the rounds."""
+        """The time that it may still take: for the open cases, or to the end of the rounds."""
         rounds = self._runner.rounds
         undecided = set(rounds.undecided())
         asked = [primary_of(found).more_blocks for case, found in rounds.standing().items() if case in undecided]
@@ -93,7 +93,7 @@ class Narrator:
 
 
 def describe(comparison: Comparison) -> str:
-    """A case's change, its interval and verdict, and what is missing for one."""
+    """A case's change, its interval and verdict, and the rounds that one lacks."""
     if comparison.interval is None:
         return f"{percent(comparison.ratio)}, {comparison.reason}"
     low, high = comparison.interval
@@ -229,7 +229,7 @@ class LiveComparison:
 
 
 def _announce(plan: LivePlan, setups: Sequence[GuestSetup], facts: Sequence[host.HostFact], progress: Progress) -> None:
-    """Show what will run where, and what about the host adds noise."""
+    """Show the guests, their CPUs, and the host's sources of noise."""
     cases = sum(len(setup.cases) for setup in setups)
     guests = 2 * sum(len(setup.workload.by_guest(setup.cases)) for setup in setups)
     where = "; ".join(", ".join(map(str, cpu_set.cpus)) for cpu_set in setups[0].cpu_sets)

@@ -54,7 +54,7 @@ def measurable(chosen: Chosen) -> list[tuple[Workload, list[Case]]]:
 
 
 def check(chosen: Chosen, plan: LivePlan) -> None:
-    """Refuse what this host cannot do before anything is built: virtme-ng, CPUs, memory."""
+    """Refuse guests that this host cannot run, before anything is built: virtme-ng, CPUs, memory."""
     live_machine.find_vng()
     for workload, _ in measurable(chosen):
         layout = layout_of(workload, plan)

@@ -1,4 +1,4 @@
-"""The part of a result that only live mode has: its rounds, boots and commands, and what the host did meanwhile."""
+"""The part of a result that only live mode has: its rounds, boots and commands, and the host's state meanwhile."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Live(Record, frozen=True, kw_only=True):
 
     planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
     model_checks: by case and arm, where a PMU counted instructions.
-    certificates: by case, what this host's noise certificate says to it. covariates: by case, the control whose
+    certificates: by case, the words of this host's noise certificate. covariates: by case, the control whose
     difference was taken off.
     """
 

@@ -70,7 +70,7 @@ def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
 
 
 def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
-    """Do what a plan says, in its result folder; what is already there is not done again.
+    """Carry out a plan in its result folder; guests that ended are not run again.
 
     A guest that fails takes its arm's cells of that workload with it; all others go on.
     """
@@ -267,7 +267,7 @@ def summary(cells: Sequence[Cell], plan: MatrixPlan) -> str:
 
 
 def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | None) -> None:
-    """Say what will be run and about how long that takes, before it starts."""
+    """Announce the guests and about how long they take."""
     if plan.too_few:
         work.progress.log(plan.too_few)
     selected = selection.select_all(plan.workloads)

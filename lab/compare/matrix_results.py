@@ -190,9 +190,9 @@ class Cell(Record, frozen=True, kw_only=True):
     comparison: with the baseline arm; None for the baseline itself, and without numbers to compare.
     instructions: the same of the count of instructions, where the metric is modelled cycles that may decide.
     holm: True if a change is beyond chance over all cells; None without a change.
-    failed: the reason for missing numbers. unsupported: it is that the kernel does not offer what the case needs.
+    failed: the reason for missing numbers. unsupported: it is that the kernel lacks something that the case needs.
     means: of every metric of the runs.
-    notes: what the arm and the baseline did besides the metric, where that differs.
+    notes: differences of the arm and the baseline besides the metric.
     whole: the whole cost against the baseline, where a model was run.
     """
 

@@ -1,4 +1,4 @@
-"""A measurement: what a plan measures, looked up once, and what the guests of both modes have in common."""
+"""A measurement: a plan's cases and tools, looked up once, and the common part of both modes' guests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ G = TypeVar("G", Bench, GuestSetup)
 
 
 class Root(NamedTuple):
-    """The root of a workload's guests. workload: with what its arms' settings mount."""
+    """The root of a workload's guests. workload: with the mounts of its arms' settings."""
 
     workload: Workload
     cases: Sequence[Case]

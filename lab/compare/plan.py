@@ -49,7 +49,7 @@ class LivePlan(Record, frozen=True, kw_only=True):
 
 
 class ArmPlan(Record, frozen=True, kw_only=True):
-    """One arm as resolved: what will be built or booted."""
+    """One arm as resolved."""
 
     spec: KernelSpec
     cc: str
@@ -88,7 +88,7 @@ class CommonPlan(Record, frozen=True, kw_only=True):
 class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
     """A plan of comparisons, whatever their arms are.
 
-    metric: what decides, if the user chose it: `cycles`, `instructions`, or the name of a metric.
+    metric: the deciding one, if the user chose it: `cycles`, `instructions`, or the name of a metric.
     suite: the suite that named the workloads, if one did. groups: its groups, with the full names of their cases.
     """
 
@@ -102,7 +102,7 @@ class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: MeasureOptions, *, live: LivePlan | None = None, **more: Any) -> Self:
-        """The plan of a command's options; `live` only in live mode. more: what only this kind of plan has."""
+        """The plan of a command's options; `live` only in live mode. more: fields of this kind of plan alone."""
         return cls(
             **options.common(live),
             workloads=[selection.canonical(text) for text in options.workload],
@@ -180,7 +180,7 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: bool = True
 
     def require(self) -> None:
-        """Refuse what this host does not have, before hours of work."""
+        """Refuse tools that this host does not have, before hours of work."""
         contends = any(workload.contends for workload, _ in selection.select_all(self.workload))
         exact.find_qemu(self.qemu, contends=contends and self.mode == "exact")
         hardware.load(self.machine)

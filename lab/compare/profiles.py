@@ -37,7 +37,7 @@ OUTSIDE = "[outside initcalls]"
 ASYNC = "async"
 """The level of functions that the kernel runs beside its initcalls (kernel/async.c)."""
 
-# Kernels with CONFIG_DYNAMIC_DEBUG also log what runs asynchronously.
+# Kernels with CONFIG_DYNAMIC_DEBUG also log asynchronous ones.
 _LOG_INITCALLS = ("initcall_debug", "log_buf_len=4M", "async.dyndbg=+p")
 _LOG = f"{initrd.BUSYBOX} dmesg"
 # Of one arm alone the kernel may load modules: grep would call no line a failure.
@@ -102,7 +102,7 @@ class ArmProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles:
-    """Both arms of one case, and what they were modelled on."""
+    """Both arms of one case, and their model."""
 
     base: ArmProfile
     test: ArmProfile
@@ -289,7 +289,7 @@ def initcalls_of(log: Iterable[str], levels: Mapping[str, str]) -> dict[Call, in
     """Microseconds of each initcall, and of all else until init is started, by a kernel's log with `initcall_debug`.
 
     The kernel's own figures are in ticks until it takes a clock source; the times of its messages are not, and have
-    the first message with them. Two functions of one name are one. What runs asynchronously is no part of the rest: it
+    the first message with them. Two functions of one name are one. An asynchronous one is no part of the rest: it
     runs while initcalls wait for it, or beside them.
     """
     found: dict[Call, int] = {}

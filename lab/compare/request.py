@@ -69,7 +69,7 @@ class ComparisonRequest(Request[Plan], frozen=True, kw_only=True):
         return self.base, self.test
 
     def require(self) -> None:
-        """Refuse what this host does not have, the compilers of both arms included."""
+        """Refuse tools that this host does not have, the compilers of both arms included."""
         super().require()
         for cc in filter(None, (self.base_cc, self.test_cc)):
             compilers.identify(cc)

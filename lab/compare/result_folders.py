@@ -150,7 +150,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept(folder: Path, progress: Progress) -> Iterator[None]:
-    """Around measuring: when it is stopped, say what is kept and how to go on. A folder without anything is deleted.
+    """Around measuring: after a stop, say that results are kept and how to go on. A folder without anything is deleted.
 
     A request that cannot work is not to go on.
     """
@@ -181,7 +181,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def store_plan(folder: Path, plan: ComparisonPlan) -> None:
-    """Write what will be measured into a claimed folder; it must still be unused."""
+    """Write a plan into a claimed folder; it must still be unused."""
     _require_unused(folder)
     records.save(folder / "plan.json", plan)
 
@@ -249,7 +249,7 @@ def finished() -> list[AbResult]:
 
 
 def all_finished(kind_of_result: type[T]) -> list[T]:
-    """All finished results of a kind, oldest first; what cannot be read is named, and passed over."""
+    """All finished results of a kind, oldest first; an unreadable one is named, and passed over."""
     documents = paths.entries(results_dir(), "*/result.json")
     wanted = records.schema_of(kind_of_result).partition("/")[0]
     own = [path for path, found in records.load_each(documents, _Schema) if found.schema.partition("/")[0] == wanted]

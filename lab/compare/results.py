@@ -78,7 +78,7 @@ class ArmResult(Record, frozen=True, kw_only=True):
 def compiler_note(arms: Sequence[ArmResult]) -> str | None:
     """The warning that arms are of several compilers; None if all are of one, or the lab built them all."""
     named = {version for arm in arms if (version := compilers.version_in(arm.compiler or ""))}
-    # Who has the lab build with two compilers wants to know what these change.
+    # Who has the lab build with two compilers wants to know their effect.
     if len(named) < 2 or all(arm.commit for arm in arms):
         return None
     return f"another compiler and configuration ({', '.join(sorted(named))}): differences below 10 % mean little"
@@ -90,7 +90,7 @@ def notes_on(arms: Sequence[ArmResult]) -> list[str]:
 
 
 def decided_by(metric: str | None) -> list[str]:
-    """The line that says what decides by the user's choice; none without one."""
+    """The line with the user's choice of the deciding metric; none without one."""
     return [f"{metric} decide (--metric {metric})"] if metric in costs.BASES else []
 
 
@@ -191,7 +191,7 @@ class FailedCase(Record, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """`failed`, or `unsupported` where the kernel does not offer what the case needs."""
+        """`failed`, or `unsupported` where the kernel lacks something that the case needs."""
         return "unsupported" if self.kind == GuestFailure.UNSUPPORTED else "failed"
 
     @property
@@ -269,10 +269,10 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
     group: its group in the suite, else in the workload; empty if it has none.
     guest_clock: the workload's own cost metric, which counts instructions, where a modelled one is the primary.
-    failed: the case failed, and has no numbers. notes: what the arms did besides the metric, a line each.
+    failed: the case failed, and has no numbers. notes: differences of the arms besides the metric, a line each.
     sweep: its place in a sweep, where the workload's pattern names one.
     robustness: its verdict at other costs, with `--robust`.
-    whole: its whole cost, where a model was run: the caller's, what that leaves to others, and its time.
+    whole: its whole cost, where a model was run: the caller's, the work that it leaves to others, and its time.
     """
 
     workload: str
@@ -361,7 +361,7 @@ class Finding(NamedTuple):
 class AbResult(Record, frozen=True, kw_only=True):
     """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed.
 
-    remarks: what the guests of both arms were before any case ran, where that differs.
+    remarks: differences of both arms' guests before any case ran.
     metric: what decides by the user's choice, `cycles` or `instructions`; None for each workload's own metric.
     suite: the suite that the cases are of; None if the user named them.
     cause: the functions behind the change of the case that speaks for the result; None if nobody asked.
@@ -422,12 +422,12 @@ class AbResult(Record, frozen=True, kw_only=True):
 
     @property
     def repeat(self) -> str:
-        """The command that repeats it, with a comment that says what the user chose to decide."""
+        """The command that repeats it, with a comment about the user's choice of the metric."""
         return repeat(self.reproduce, self.metric)
 
     @property
     def beside(self) -> list[str]:
-        """The headings of what stands beside the primary metric in any case."""
+        """The headings of the numbers beside the primary metric in any case."""
         return [name for name in BESIDE if any(name in case.beside for case in self.cases)]
 
     @property
@@ -465,7 +465,7 @@ class AbResult(Record, frozen=True, kw_only=True):
         return {Outcome.REGRESSION, Outcome.IMPROVEMENT} <= words
 
     def why(self, case: CaseResult) -> str:
-        """The reason why a case's verdict is open or weak, or what its numbers leave out; empty for a plain one."""
+        """The reason why a case's verdict is open or weak, or about gaps of its numbers; empty for a plain one."""
         if case.failed:
             return str(case.failed)
         primary = case.primary
@@ -512,7 +512,7 @@ def counter_evidence(comparisons: Sequence[Comparison]) -> str:
 
 
 def differing(environments: Sequence[ResultEnvironment], aside: Collection[str] = ("lab",)) -> list[str]:
-    """The names of what differs around several results; empty if their numbers compare one by one."""
+    """The names of the differences around several results; empty if their numbers compare one by one."""
     if len({environment.fingerprint for environment in environments}) < 2:
         return []
     first, *others = map(records.plain, environments)

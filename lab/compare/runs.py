@@ -27,7 +27,7 @@ from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
 from lab.workloads.spec import Case, Workload
 
-# The job follows the root in the initrd, always this large: its length must not move what lies behind it.
+# The job follows the root in the initrd, always this large: its length must not move the memory behind it.
 _JOB_BYTES = 16 << 10
 _PAGE = 4096
 
@@ -52,7 +52,7 @@ UserCode = dict[str, list[tuple[int, int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The guests of one workload: what all of its runs share.
+    """The guests of one workload: the part that all of its runs share.
 
     packed_root: the root that they unpack.
     fingerprint: of all that their numbers depend on besides kernel, settings and seed.
@@ -137,7 +137,7 @@ class GuestRun:
 
     @property
     def folder(self) -> Path:
-        """The guest's folder: its console, its report, and what the cost model wrote."""
+        """The guest's folder: its console, its report, and the costs."""
         return guest_folder(self.bench.folder, self.name)
 
     @property
@@ -411,7 +411,7 @@ class GuestOutput(NamedTuple):
     booted: bool = True
 
     def on(self, machine: MachineType, model: Model | None) -> GuestOutput:
-        """The output of a guest on a kind of machine: if it was only counted, without what only a model has."""
+        """The output of a guest on a kind of machine: if it was only counted, without a model's metrics."""
         if architecture.of_machine(machine).modelled or model != Model.COUNT:
             return self
         return self._replace(costs={case: costs.counts(values) for case, values in self.costs.items()}, events={})
@@ -530,7 +530,7 @@ def padding(length: int) -> bytes:
 
 
 def shuffled(cases: Sequence[Case], seed: int) -> list[Case]:
-    """The order of the cases in one boot, by seed: what one case leaves to the next is not always the same."""
+    """The order of the cases in one boot, by seed: a case can leave traces to the next."""
     place = {name: number for number, name in enumerate(order([case.name for case in cases], seed))}
     return sorted(cases, key=lambda case: place[case.name])
 

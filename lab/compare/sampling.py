@@ -223,7 +223,7 @@ class _Ran(NamedTuple):
 
 
 def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *, loss: Loss = "all") -> None:
-    """Run all of the guests, some at a time; an error stops the rest. What ended is on disk by then.
+    """Run all of the guests, some at a time; an error stops the rest. Guests that ended are on disk by then.
 
     A case that a guest died in is left out of those behind it in the list, whichever ran first: one that had the case
     meanwhile runs again. So no number depends on how many guests run at a time.
@@ -408,7 +408,7 @@ def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonP
 def weigh_strings(
     primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: tuple[str, str] = ("base", "test")
 ) -> Comparison:
-    """A case's primary metric: `unknown` where the starts of strings make it, unless the user chose what decides."""
+    """A case's primary metric: `unknown` where the starts of strings make it, unless the user chose the metric."""
     instrument = one.bench.instrument
     if instrument is None or plan.metric or not primary.is_change or costs.count_of(primary.name) is None:
         return primary
@@ -427,7 +427,7 @@ def weigh_whole(
 ) -> tuple[Comparison, Whole | None]:  # fmt: skip
     """A case's primary metric as the whole cost of the case allows, and that cost; None if no model ran.
 
-    beside: what the same runs have of it, among other metrics.
+    beside: other metrics of the same runs.
     """
     if costs.beside(primary.name) is None:
         return primary, None
@@ -487,7 +487,7 @@ def can_be_settled(primary: Comparison, max_seeds: int) -> bool:
 
 
 def _provisional(primary: Comparison, *, three_decide: bool) -> Comparison:
-    """Take back what fewer than six seeds say."""
+    """Take back words that rest on fewer than six seeds."""
     seeds = len(primary.base)
     if three_decide or seeds >= MIN_PAIRS or primary.verdict in (None, Outcome.UNKNOWN):
         return primary

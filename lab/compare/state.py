@@ -1,4 +1,4 @@
-"""The state guard: what the arms did besides the metric. Where it differs, a line says so; it never hides a verdict.
+"""The state guard: the doings of the arms besides the metric. A line names a difference; it never hides a verdict.
 
 A kernel that is faster because its guest swapped less, or got its huge pages, is faster for a reason that the metric
 does not show. So is one whose program executed other code of its own: a comparison of strings takes more instructions
@@ -26,7 +26,7 @@ _MEMORY_APART = 0.05
 
 
 class _Quantity(NamedTuple):
-    """A part of the state. What is smaller than `least`, or a smaller share of the whole, is no difference."""
+    """A part of the state. A difference below `least`, or of a smaller share of the whole, is none."""
 
     text: str
     of: Callable[[CaseOutcome, Mapping[str, float]], float | None]
@@ -59,7 +59,7 @@ _QUANTITIES = (
 
 
 def case_remarks(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) -> list[str]:
-    """The differences between what the arms did in a case, as at most one line. base, test: the runs by seed."""
+    """The differences between the arms' doings in a case, as at most one line. base, test: the runs by seed."""
     seeds = sorted(base.keys() & test.keys())
     found = []
     for quantity in _QUANTITIES:

@@ -314,7 +314,7 @@ def _kib(size: str) -> int:
 
 
 def _cgroup_command(file: str, value: str) -> str:
-    """The shell's own cgroup with one file of it set: what the shell starts is in it."""
+    """The shell's own cgroup with one file of it set; the shell's programs are in it."""
     own = f"{_CGROUPS}/lab"
     commands = (
         f"{{ mountpoint -q {_CGROUPS} || mount -t cgroup2 none {_CGROUPS}; }}",

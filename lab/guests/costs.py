@@ -122,7 +122,7 @@ _SUMS = {
 }
 
 WHOLE = ("deferred_cycles", "guest_time", "waited")
-"""The metrics that are the whole cost of a case beside the caller's: what it leaves to others, and its time."""
+"""The metrics of the whole cost of a case beside the caller's: the work that it leaves to others, and its time."""
 
 LATER = (*WHOLE, "cycles_max", "irqs_off_max_cycles", "irqs_off_max_instructions")
 """The metrics that the records of older labs do not have."""
@@ -213,7 +213,7 @@ def guest_times(
 ) -> dict[str, float]:
     """The guest time of one operation, and the part of it in which nothing ran; empty if it is not known.
 
-    step_ns: of the guest's clock, which counts what is executed. elapsed_ns: what the program or init saw of the
+    step_ns: of the guest's clock, which counts instructions. elapsed_ns: as the program or init saw of the
     windows; None if neither did, which matters only if the guest was idle in them. counted: as for `summarize`.
     """
     count = sum(len(window.operations) for window in windows) or counted or len(windows)

@@ -276,7 +276,7 @@ def sandbox(qemu: str) -> tuple[str, ...]:
 
 
 def missing_for_contention(qemu: Qemu, needs: Contention) -> list[str]:
-    """Name what a QEMU lacks to have vCPUs contend: its version, and functions that it does not export."""
+    """Name the parts that a QEMU lacks to have vCPUs contend: its version, and functions that it does not export."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection

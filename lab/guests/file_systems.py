@@ -41,7 +41,7 @@ class _Maker(NamedTuple):
 
 _UUID = "6c616200-0000-4000-8000-000000000001"
 _MAKERS = {
-    # Without lazy_*, a thread of the kernel writes what is not written here, while cases run.
+    # Without lazy_*, a thread of the kernel writes the rest while cases run.
     "ext4": _Maker(
         "e2fsprogs",
         (
@@ -55,7 +55,7 @@ _MAKERS = {
 
 
 def mounted(workload: Workload, arms: Sequence[Arm]) -> Workload:
-    """The workload with what its guests need for the file systems that arms ask for; as it is where none does.
+    """The workload with its guests' needs for the file systems that arms ask for; as it is where none does.
 
     Raises `UserError` for a kernel without one of them. Memory grows by the RAM disk, in both arms.
     """

@@ -194,8 +194,8 @@ class Guest(Record, frozen=True, kw_only=True):
 
     lacks: features of the modelled CPU, by the kernel's names, that QEMU's TCG does not have.
     off: features of it that TCG has and the guest does not, each with the reason.
-    mitigated: parameters of kernels whose mitigations are on. They say what TCG cannot: which flaws the CPU does not
-    have, and what it has against the others. Kernels that do not know one of them go on without it.
+    mitigated: parameters of kernels whose mitigations are on. They say more than TCG can: which flaws the CPU does not
+    have, and its means against the others. Kernels that do not know one of them go on without it.
     """
 
     cpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9,+=_.-]*\Z", description="a CPU as -cpu takes it")]
@@ -391,7 +391,7 @@ def to_toml(machine: Machine, comment: Iterable[str] = ()) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML, which takes JSON's strings and numbers. What is off or not there is left out."""
+    """A value as TOML, which takes JSON's strings and numbers. Values that are off or missing are left out."""
     if isinstance(value, dict):
         items = {name: item for name, item in value.items() if item is not False and item is not None}
         return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in items.items())} }}"

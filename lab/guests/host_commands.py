@@ -87,7 +87,7 @@ class _Started(NamedTuple):
 def command_workload(
     command: str, files: Sequence[Path] = (), *, base_program: Path | None = None, clocked: bool = False
 ) -> Path:
-    """The folder of a workload that runs one command of this host, with what it needs and the files brought along.
+    """The folder of a workload that runs one command of this host, with its needs and the files brought along.
 
     The command runs in /workload. A file or folder with a relative path has the same path there, another one its name.
 

@@ -225,7 +225,7 @@ def _composed(argv: tuple[str, ...], kernel: Path, root: Path, timeout_s: float)
 # ---- the root that virtme-ng wants to see: a folder with a shell in it, from which nothing is read while measuring
 
 
-# Where a guest mounts file systems: an image has only what its packages bring.
+# Where a guest mounts file systems: an image has only its packages' folders.
 _MOUNT_POINTS = ("dev", "proc", "sys", "run", "tmp", "root", "home", "mnt", "opt", "srv", "var")
 _FILES = {
     "etc/passwd": "root::0:0:root:/root:/bin/sh\n",

@@ -258,7 +258,7 @@ def nearest(known: Iterable[str]) -> str:
 
 
 def guest_of(base: Guest | None) -> Guest | None:
-    """The CPU of guests on this host's machine: the base machine's, by this host's name and without what it lacks.
+    """The CPU of guests on this host's machine: the base machine's, by this host's name and without features it lacks.
 
     A kernel chooses its alternatives and mitigations by vendor, family, model and features.
     """

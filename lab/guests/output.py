@@ -22,7 +22,7 @@ _READERS: dict[Parse, Callable[[Sequence[str]], Document]] = {
     "stress-ng": parsers.read_stress_ng,
 }
 UNSUPPORTED_STATUS = 4
-"""The status of a program that the kernel does not offer what it needs, as kselftest's; it also says what."""
+"""The status of a program whose kernel lacks something that it needs, as kselftest's; it also names that."""
 _UNSUPPORTED = re.compile(r"\bnot supported on this kernel: (.+)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 

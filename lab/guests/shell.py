@@ -126,7 +126,7 @@ def _kept_log(folder: Path, kernel: Kernel) -> Path | None:
 def qemu_argv(
     guest: ShellGuest, kernel: Path, folder: Path, command: Sequence[str], settings: Mapping[str, str]
 ) -> list[str]:
-    """QEMU's argument list: the machine that boots any kernel, and what each of its serial ports leads to."""
+    """QEMU's argument list: the machine that boots any kernel, and the ends of its serial ports."""
     ports = {"console": "stdio,mux=on,signal=off"}
     if command:
         # By name: QEMU opens its own standard output anew, which is a pipe here.

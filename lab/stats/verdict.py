@@ -56,7 +56,7 @@ class Metric(Record, frozen=True, kw_only=True):
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """One metric of both arms and what follows from it.
+    """One metric of both arms, its change and its verdict.
 
     base, test: one number per block or seed, paired, as measured (None if it was not a finite number).
     ratio: exp of the mean log ratio as tested (live mode: outliers clipped from 8 blocks on); ratio of the
@@ -233,7 +233,7 @@ def compare_metric(
 
 
 def adjust(plain: Comparison, adjusted: Comparison, shared: SharedNoise) -> Comparison:
-    """The comparison without the noise that is shared; if the control may have changed, only what holds with it too.
+    """The comparison without the noise that is shared; if the control may have changed, a word that holds with it too.
 
     plain, adjusted: of the values as they are, and of those that `SharedNoise.taken_off` gives.
     """

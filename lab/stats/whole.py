@@ -1,4 +1,4 @@
-"""The whole cost of a case: what the caller pays, what it leaves to others, and how long it takes.
+"""The whole cost of a case: the caller's, the work that it leaves to others, and its time.
 
 The caller's cost decides. It is no verdict where the work went to threads and softirqs, or where the caller waits for
 what it does not do: docs/verdict.md has the table.
@@ -46,9 +46,10 @@ class Amount(Record, frozen=True, kw_only=True):
 class Whole(Record, frozen=True, kw_only=True):
     """The whole cost of a case by its parts.
 
-    caller: what decides. deferred: cycles of softirqs and of threads but idle, without what is stray, and of pages that
-    are still to be written. together: the caller's cost, and in the arm with more deferred work that much more.
-    elapsed: guest time, in ns. waited: the part of it in which nothing ran. A part that was not measured is None.
+    caller: the cost that decides. deferred: cycles of softirqs and of threads but idle, without stray work,
+    and of pages that are still to be written. together: the caller's cost, and in the arm with more deferred work
+    that much more. elapsed: guest time, in ns. waited: the part of it in which nothing ran. A part without a
+    measurement is None.
     """
 
     caller: Amount
@@ -93,7 +94,7 @@ def without_stray(amounts: Sequence[float]) -> list[float]:
 
 
 def _settled(deferred: Comparison | None) -> Comparison | None:
-    """Deferred work without what is stray; None if a seed has no number."""
+    """Deferred work without stray work; None if a seed has no number."""
     if deferred is None or not deferred.base or None in [*deferred.base, *deferred.test]:
         return None
     base, test = (list(without_stray(_numbers(arm))) for arm in (deferred.base, deferred.test))
@@ -112,9 +113,9 @@ def waits(elapsed: Comparison, waited: Comparison, *, threshold: float, alpha: f
 
 
 def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, threshold: float) -> Comparison:
-    """The comparison of the caller's cost; `unknown` where it is another word with what the caller leaves to others.
+    """The comparison of the caller's cost; `unknown` if the caller's deferred work turns the word.
 
-    deferred: without what is stray. both: as `together` compares it. A caller that is the same stays so as long as the
+    deferred: without stray work. both: as `together` compares it. A caller that is the same stays so as long as the
     best estimate of it is small.
     """
     change = caller.is_change
@@ -140,7 +141,7 @@ def _is_small(compared: Comparison, threshold: float) -> bool:
 
 
 def _is_half_taken_back(caller: Comparison, both: Comparison) -> bool:
-    """True if at least half of the caller's change is certainly not there with what it leaves to others."""
+    """True if at least half of the caller's change is certainly gone with the work that it leaves to others."""
     if both.interval is None or not caller.ratio:
         return False
     low, high = both.interval
