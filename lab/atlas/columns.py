@@ -230,7 +230,7 @@ def facts_of(kernel: Kernel) -> KernelFacts:
 
 
 def _prepare(place: Place, column: PlannedColumn, text: str, arm: Arm, work: Work) -> _Guests | None:
-    """The guests of a selection; None if its cells are stored already, or the kernel lacks a need of all."""
+    """The guests of a selection; None if its cells are stored already, or the kernel lacks a need of all cases."""
     stored = place.load_sheet(column, text)
     try:
         ready = prepare(place.plan, column, text, arm, place.work(column, text), work)

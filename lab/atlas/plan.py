@@ -29,7 +29,7 @@ from lab.workloads import selection
 class SeriesPlan(Record, frozen=True, kw_only=True):
     """Kernels of one builder, the oldest first.
 
-    archive: the word of the packages' specs. packages: patterns of its packages, such as `trixie-backports/*`.
+    archive: the word of the packages' specs. packages: patterns of names and versions, such as `trixie-backports/*`.
     kernels: specs, such as `src:trixie/6.12`.
     """
 

@@ -21,7 +21,7 @@ from lab.kernels import spec as kernel_spec
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import KernelSpec
 
-_DIFF = (
+DIFF = (
     "diff", "--unified=0", "--inter-hunk-context=2", "--no-renames", "--no-ext-diff", "--no-textconv", "--histogram",
     "--no-color",
 )  # fmt: skip
@@ -78,7 +78,7 @@ class Sources:
         found: list[Hunk] = []
         for start in range(0, len(chosen), 400):
             pathspecs = [f":(literal){name}" for name in chosen[start : start + 400]]
-            found += hunks.parse(repo.git(*_DIFF, *ids, "--", *pathspecs, env=env) + "\n")
+            found += hunks.parse(repo.git(*DIFF, *ids, "--", *pathspecs, env=env) + "\n")
         return Difference(
             old_tree=ids[0], new_tree=ids[1], hunks=found, functions=dict(functions), files=len([n for n in names if n])
         )

@@ -32,7 +32,7 @@ MOST_ADDED = 24
 _RARE = 12
 
 _LEAST = 0.005
-"""The least part of all that moved that makes a function a suspect."""
+"""The least share of the whole change that makes a function a suspect."""
 
 
 def named(changes: Mapping[FunctionKey, float]) -> dict[str, float]:

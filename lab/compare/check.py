@@ -208,7 +208,7 @@ def _found_clocked(bench: Bench, cases: Sequence[Case], arm: Arm) -> str:
 
 
 def check_guest(workload: Workload, cases: Sequence[Case], arms: Sequence[Arm], image: tuple[Image, Path]) -> None:
-    """Refuse impossible requests of memory, huge pages, kconfig options, names of cases by a `UserError`."""
+    """Refuse memory, huge pages, kconfig options or names of cases that cannot work, by a `UserError`."""
     for case in cases:
         workload.require_memory(case)
         _require_name(workload, case, image[1] / "root")

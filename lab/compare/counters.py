@@ -25,7 +25,7 @@ from lab.stats.verdict import Comparison, Metric, distance
 _SIDE = re.compile(r"^(?:user|kernel)[._]")
 _PERCENTILES = ("latency_p", "cycles_p")
 _COSTS = {metric.name for metric in costs.METRICS if "cycles" in metric.name} | {
-    "instructions_per_op", "interruptions", "counted_operations", *costs.WHOLE,
+    "instructions_per_op", "interruptions", "counted_operations", "irqs_off_max_instructions", *costs.WHOLE,
 }  # fmt: skip
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
@@ -121,9 +121,9 @@ def movers(case: CaseResult, threshold: float, most: int = 3) -> list[Comparison
 def explaining(case: CaseResult, comparisons: Iterable[Comparison], threshold: float) -> list[Comparison]:
     """The counters among some comparisons of a case that may explain its change, in their order.
 
-    Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are the instructions
-    that stand beside it, and counters without a usable number. So is noise: a change by no more than the threshold,
-    or not to the same side in every pair.
+    Percentiles and the other clock follow the cost and explain nothing, so they are left out, as are latencies, the
+    instructions that stand beside it, and counters without a usable number. So is noise: a change by no more than the
+    threshold, or not to the same side in every pair.
     """
     aside = [case.guest_clock, *(c.name for c in case.beside.values())]
     return [

@@ -93,7 +93,7 @@ class Narrator:
 
 
 def describe(comparison: Comparison) -> str:
-    """A case's change, its interval and verdict, and the rounds that one lacks."""
+    """A case's change, its interval and verdict, and the number of rounds that are missing for one."""
     if comparison.interval is None:
         return f"{percent(comparison.ratio)}, {comparison.reason}"
     low, high = comparison.interval

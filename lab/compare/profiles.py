@@ -222,7 +222,9 @@ def of_guest(guest: GuestRun, root: Path) -> dict[str, ArmProfile]:
             kernel=[names[0]],
             user=[names[1]],
             windows=windows,
-            places=places.of_kernel(image_of) if image_of and any(window.lines for window in windows) else None,
+            places=places.of_kernel(image_of, kernel.symbols)
+            if image_of and any(window.lines for window in windows)
+            else None,
         )
     return found
 

@@ -119,7 +119,7 @@ def _robustness(of: _Repricing, others: Mapping[str, Mapping[str, float | None]]
 def _turning(
     of: _Repricing, prices: costs.Prices, box: costs.Box, ends: Sequence[costs.Prices]
 ) -> tuple[list[str], bool]:
-    """The costs that turn a verdict, the costs that move it most first, and True if each alone does not."""
+    """The costs that turn a verdict, the strongest first, and True if each alone does not."""
     turned = next((end for end in ends if of.is_turned(end)), None)
     if turned is None:
         return [], False

@@ -149,7 +149,7 @@ class GuestRun:
         """QEMU's argument list."""
         kernel = self.arm.kernel.image(self.bench.machine)
         return self.bench.guest(self.arm.settings, self.turn).argv(
-            kernel=kernel, folder=self.folder, root=self.bench.packed_root
+            kernel=kernel, folder=self.folder, root=self.bench.packed_root, system_map=self.arm.kernel.symbols
         )  # fmt: skip
 
     def preparation(self) -> bytes:

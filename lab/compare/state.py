@@ -1,4 +1,4 @@
-"""The state guard: the doings of the arms besides the metric. A line names a difference; it never hides a verdict.
+"""The state guard: how the arms differ besides the metric. A line names a difference; it never hides a verdict.
 
 A kernel that is faster because its guest swapped less, or got its huge pages, is faster for a reason that the metric
 does not show. So is one whose program executed other code of its own: a comparison of strings takes more instructions
@@ -59,7 +59,7 @@ _QUANTITIES = (
 
 
 def case_remarks(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) -> list[str]:
-    """The differences between the arms' doings in a case, as at most one line. base, test: the runs by seed."""
+    """The differences between the arms in a case, as at most one line. base, test: the runs by seed."""
     seeds = sorted(base.keys() & test.keys())
     found = []
     for quantity in _QUANTITIES:

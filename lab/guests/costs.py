@@ -213,8 +213,8 @@ def guest_times(
 ) -> dict[str, float]:
     """The guest time of one operation, and the part of it in which nothing ran; empty if it is not known.
 
-    step_ns: of the guest's clock, which counts instructions. elapsed_ns: as the program or init saw of the
-    windows; None if neither did, which matters only if the guest was idle in them. counted: as for `summarize`.
+    step_ns: of the guest's clock, which counts instructions. elapsed_ns: of the windows, by the program or
+    init; None if neither saw it, which matters only if the guest was idle in them. counted: as for `summarize`.
     """
     count = sum(len(window.operations) for window in windows) or counted or len(windows)
     executed = sum(window.steps * step_ns for window in windows if window.steps is not None)

@@ -167,7 +167,7 @@ class ExactGuest:
     instrument: Instrument | None = None
     parameters: ExactMachine = field(default_factory=lambda: exact_machine())
 
-    def argv(self, *, kernel: Path, folder: Path, root: Path) -> list[str]:
+    def argv(self, *, kernel: Path, folder: Path, root: Path, system_map: Path | None = None) -> list[str]:
         """QEMU's argument list for a guest in a folder. root: the guest's archive, without the job behind it."""
         files = {
             "kernel": str(kernel),
@@ -179,7 +179,7 @@ class ExactGuest:
         values = {**self._facts(), **files, "board": own.boards[self.machine], "append": " ".join(self.cmdline)}
         plugin = self.instrument.arguments(root, folder / COSTS, own) if self.instrument else []
         if self.instrument and self.instrument.quantum:
-            plugin = [*plugin[:-1], ",".join([plugin[-1], *places.of_kernel(kernel).arguments()])]
+            plugin = [*plugin[:-1], ",".join([plugin[-1], *places.of_kernel(kernel, system_map).arguments()])]
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
         return [self.qemu.path, *backports.firmware(self.qemu.path), *words, *plugin]
 

@@ -159,9 +159,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A time for which the vCPU took no interrupts. begin, end: addresses of the code that forbade and allowed them.
+    """A time for which the vCPU took no interrupts.
 
-    Without interrupts are the instructions behind the one that forbids them, up to the one that allows them.
+    It begins behind the instruction that forbids them, and ends with the instruction that allows them.
+    begin, end: the addresses of both.
     """
 
     millicycles: _Count

@@ -220,7 +220,7 @@ def _mirrors() -> dict[str, str]:
 
 
 def _update(lists: PackageLists, progress: Progress) -> None:
-    """Let apt fetch new lists. Without some of them, the lists are usable: a mirror need not have all suites."""
+    """Let apt fetch new lists. If it does not get some, the others are usable: a mirror need not have all suites."""
     _answer.cache_clear()
     try:
         run(["apt-get", *lists.options, "update"], env=environment())

@@ -108,13 +108,14 @@ def _near(named: list[tuple[int, str]], address: int) -> str:
 
 
 @cache
-def of_kernel(path: Path) -> Places:
-    """The places of a kernel by its file, vmlinux or bzImage; without names where it has no kallsyms and no BTF.
+def of_kernel(path: Path, system_map: Path | None) -> Places:
+    """The places of a kernel by its file, vmlinux or bzImage; without names if it has no kallsyms and no BTF.
 
-    A kernel that the lab builds lists functions alone (CONFIG_KALLSYMS_ALL is not set): its System.map is beside it.
+    system_map: has the variables of a kernel that the lab builds, whose kallsyms has functions alone
+    (CONFIG_KALLSYMS_ALL is not set). That of Debian's packages has one line.
     """
     listed = kallsyms.read(files.extract_vmlinux(path)) or []
-    if (beside := path.with_name("System.map")).is_file():
-        mapped = [ListedSymbol(label.address, label.kind, label.name) for label in symbols.map_labels(beside)]
+    if system_map is not None:
+        mapped = [ListedSymbol(label.address, label.kind, label.name) for label in symbols.map_labels(system_map)]
         listed = max(listed, mapped, key=len)
     return Places(listed, btf.of_kernel(path))

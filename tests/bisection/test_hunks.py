@@ -9,7 +9,7 @@ import pytest
 
 from lab.bisection import hunks
 from lab.bisection.hunks import Hunk
-from lab.bisection.sources import _DIFF
+from lab.bisection.sources import DIFF
 from lab.core import git as lab_git
 from lab.core.git import Repo
 
@@ -35,7 +35,7 @@ def _committed(
                 path.write_bytes(content)
         trees.append(commit_all(top, "a version"))
     repo = Repo(lab_git.rev_parse(top, "--absolute-git-dir"))
-    found = list(hunks.parse(repo.git(*_DIFF, *trees) + "\n"))
+    found = list(hunks.parse(repo.git(*DIFF, *trees) + "\n"))
     return repo.files(trees[0], list(old)), repo.files(trees[1], list(old)), found
 
 

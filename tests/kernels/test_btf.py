@@ -100,17 +100,20 @@ def test_a_kernel_without_types_has_names_of_variables_only() -> None:
     assert found.arguments() == [f"percpu={0xFFFFFFFF82000300}"]
 
 
-def test_a_kernel_that_lists_functions_alone_has_its_variables_from_the_map_beside_it(
+def test_a_kernel_that_lists_functions_alone_has_its_variables_from_its_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places.files, "extract_vmlinux", lambda path: path)
     monkeypatch.setattr(places.kallsyms, "read", lambda _: [ListedSymbol(0xFFFFFFFF81000000, "T", "fput")])
     kernel = tmp_path / "vmlinux"
     kernel.write_bytes(b"no ELF file")
-    assert places.of_kernel(kernel).of_address(0xFFFFFFFF82000108, []) == "0xffffffff82000108"
-    (tmp_path / "System.map").write_text("ffffffff81000000 T fput\nffffffff82000100 D vm_zone_stat\n")
+    system_map = tmp_path / "System.map"
+    system_map.write_text("ffffffffffffffff B The real System.map is in the linux-image-<version>-dbg package\n")
+    for without in (None, system_map):
+        assert places.of_kernel(kernel, without).of_address(0xFFFFFFFF82000108, []) == "0xffffffff82000108"
     places.of_kernel.cache_clear()
-    assert places.of_kernel(kernel).of_address(0xFFFFFFFF82000108, []) == "vm_zone_stat+0x8"
+    system_map.write_text("ffffffff81000000 T fput\nffffffff82000100 D vm_zone_stat\n")
+    assert places.of_kernel(kernel, system_map).of_address(0xFFFFFFFF82000108, []) == "vm_zone_stat+0x8"
 
 
 def test_functions_of_locks_are_known_by_their_names() -> None:

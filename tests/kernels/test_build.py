@@ -190,7 +190,7 @@ def test_other_content_is_another_kernel_only_that_is_compiled_and_the_subject_i
 
 
 def test_each_commit_is_built_by_its_own_configuration(built: Build, linux: Path) -> None:
-    """In one build folder, where the configuration of the commit before is."""
+    """They share a build folder, which has the configuration of the commit before."""
     before = (linux / "Kconfig").read_text()
     (linux / "Kconfig").write_text(f"{before}config ONE_MORE\n\tbool\n")
     other = _obtain(spec_of(linux, commit_all(linux, "an option more")))

@@ -212,6 +212,15 @@ def test_what_moved_is_ranked_and_one_event_is_little() -> None:
     assert [c.name for c in counters.ranked(metrics)] == ["gone", "many", "one", "none"]
 
 
+def test_costs_and_latencies_explain_no_change() -> None:
+    names = ("stores", "kernel_cycles", "cycles_p99", "irqs_off_max_cycles", "irqs_off_max_instructions")
+    moved = [
+        fakeresult.compared(Metric(name=name, unit="n", better="lower"), [100.0] * 6, [200.0] * 6) for name in names
+    ]
+    found = replace(SLOWER, metrics=[*SLOWER.metrics[:1], *moved])
+    assert [c.name for c in counters.movers(found, 0.02)] == ["stores"]
+
+
 def test_the_headline_is_the_case_that_moved_most_and_counts() -> None:
     small = case("small", [100.0 + i for i in range(6)], [110.0 + i for i in range(6)], holm=True)
     chance = case("chance", [100.0 + i for i in range(6)], [300.0 + i for i in range(6)], holm=False)

@@ -32,7 +32,7 @@ from lab.bisection import hunks
 from lab.bisection.answer import Answer
 from lab.bisection.difference_search import Pending, Result, Search, mix_name
 from lab.bisection.hunks import Difference
-from lab.bisection.sources import _DIFF
+from lab.bisection.sources import DIFF
 from lab.core import git, records
 from lab.core.progress import Progress
 from lab.kernels import trees
@@ -342,7 +342,7 @@ def _difference(made: Planted) -> Difference:
                 (Path(place) / path).write_text(text)
             git.run("-C", place, "add", "-A")
             ids.append(git.run("-C", place, "write-tree").decode().strip())
-        diff = git.run("-C", place, *_DIFF, *ids).decode()
+        diff = git.run("-C", place, *DIFF, *ids).decode()
     return Difference(old_tree=ids[0], new_tree=ids[1], hunks=list(hunks.parse(diff)))
 
 
