@@ -1,7 +1,7 @@
 """An atlas from its measurements: the stored columns of a plan, side by side, and the functions of its steps.
 
-All of it is of one model version, that of its place. What an atlas on file has is beside it (see
-`lab.atlas.takeover`). An atlas has no profiles, so a step of a column from there that it did not have has no functions.
+All of it has the model version of its place. Cells of atlases on file join it (see `lab.atlas.takeover`). An atlas has
+no profiles, so a step of such a column has functions only if that atlas had them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Selected(NamedTuple):
 def assemble(place: Place, found: Sequence[PlannedColumn], taken: TakenOver = NOTHING) -> Atlas | None:
     """The atlas of the columns that were measured here in the place's version, or are taken over; None before any is.
 
-    Commits of bisections that an atlas has are kept where their columns are.
+    Commits that bisections named stay in an atlas that has their columns.
     """
     begun = [column for column in _beside(taken, place, found) if _is_begun(place, column, taken)]
     if not begun:
@@ -159,7 +159,7 @@ def _info(
 def _explained(
     atlas: Atlas, texts: Mapping[str, str], sheets: Mapping[tuple[str, str], Sheet], taken: TakenOver
 ) -> tuple[Explained, ...]:
-    """The functions of each step and creep, whichever of the two costs shows it."""
+    """The functions of each step and creep that either cost shows."""
     found: dict[tuple[str, str, str], Explained] = {}
     for changes in Judgement(atlas).changes.values():
         for change in changes:
@@ -220,7 +220,7 @@ def _files(folder: Path) -> dict[Path, str]:
 
 
 def code_of(workload: Workload, case: str) -> str:
-    """The operation of a case and its preparation, as its source has them; empty if there is no table."""
+    """The operation of a case and its preparation, from its source; empty if there is no table."""
     for text in _files(workload.folder).values():
         row = _row(text, case)
         if row is not None:

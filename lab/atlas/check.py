@@ -63,7 +63,7 @@ def draw(atlas: Atlas, count: int, seed: int) -> list[Wanted]:
 
 
 def check(atlas: Atlas, plan: AtlasPlan, wanted: Sequence[Wanted], work: Work) -> list[Checked]:
-    """Measure cells again, with all that share their guests; nothing that is stored is used.
+    """Measure cells again, with all that share their guests, and use nothing stored.
 
     `UserError` for an atlas of another model version: its numbers differ for a reason that is known.
     """

@@ -1,5 +1,5 @@
-"""Measuring an atlas: column by column, each cell once. A measured cell stays as long as nothing that it depends on
-changes, so a new package costs one column.
+"""The measurement of an atlas: column by column, each cell once. A measured cell stays as long as nothing that it
+depends on changes, so a new package costs one column.
 
 <data>/atlas/<plan>/<architecture>/<column>/column.json       the kernel
 <data>/atlas/<plan>/<architecture>/<column>/<guests>.json     the cells of the cases that share their guests
@@ -57,8 +57,9 @@ class KernelFacts(Record, frozen=True, kw_only=True):
 class Sheet(Record, frozen=True, kw_only=True):
     """The cells of one column that share their guests, stored in one piece.
 
-    key: of all that the numbers follow from. settled: False if the host was to blame for a hole, so that the next
-    run tries again. profiles: of each case, the functions of the first seed. wall_s: of all guests, one by one.
+    key: digest of all that the numbers follow from. settled: False if the host was to blame for a hole, so that the
+    next run tries again. profiles: the functions of each case by the first seed. wall_s: time of all guests, one by
+    one.
     """
 
     schema: int = 1
@@ -83,7 +84,7 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """Where all columns are."""
+        """The folder of all columns."""
         return paths.data_dir("atlas", self.plan.name, self.guests)
 
     @property
@@ -96,7 +97,7 @@ class Place:
         return self.folder / column.id / "column.json"
 
     def sheet(self, column: PlannedColumn | Column, text: str) -> Path:
-        """The file of the cells of a selection; those of other versions keep theirs."""
+        """The file of a selection's cells; cells of other versions keep their own."""
         version = "" if self.version == 1 else f".v{self.version}"
         return self.folder / column.id / f"{file_name(text)}{version}.json"
 
@@ -144,8 +145,8 @@ class _Guests:
 def measure(
     place: Place, found: Sequence[PlannedColumn], work: Work, there: Container[tuple[str, str]] = ()
 ) -> dict[str, bool]:
-    """Measure columns in their order as far as they are not there, until the budget is used up; returns which of those
-    that were begun are whole then. there: the selections of columns that an atlas has already.
+    """Measure columns in their order unless they are there, until the budget is used up; returns, for each begun
+    column, whether it is complete. there: the selections of columns that an atlas has already.
     """
     whole = {}
     with _alone(place), work.progress.task(f"columns of {place.guests}", len(found)) as task:
@@ -313,7 +314,7 @@ def _string_starts(series: Series, events: dict[str, float] | None) -> float:
 
 
 def _profiles(series: Series, arm: Arm, work: Work) -> Iterator[tuple[str, list[FunctionCost]]]:
-    """The functions of each case by the first seed, as far as its guest lived."""
+    """The functions of each case by the first seed, up to the end of its guest."""
     workload = series.bench.workload
     root = guest_image.obtain(work.progress, packages=workload.packages, guests=arm.kernel.architecture)[1] / "root"
     alive = [case for case in series.cases if series.failure(arm.name, case) is None]
@@ -329,7 +330,7 @@ def _profiles(series: Series, arm: Arm, work: Work) -> Iterator[tuple[str, list[
 
 
 def functions_of(profile: profiles.ArmProfile) -> list[FunctionCost]:
-    """The functions of a profile by their cost of an operation, the dearest first."""
+    """The functions of a profile by their cost of an operation, the most expensive first."""
     found = [
         FunctionCost(
             name,

@@ -1,4 +1,4 @@
-"""The commits behind steps: a bisection between the sources of two kernels, where a tree has both."""
+"""The commits behind steps: a bisection between the sources of two kernels, if a tree has both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sources(base: Column, test: Column) -> SourceRange:
 
 
 def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work) -> Bisected:
-    """Bisect a step, as long as the budget lasts; `lab bisect resume` continues a search that was stopped.
+    """Bisect a step within the budget; `lab bisect resume` continues a stopped search.
 
     Kernels are built with the lab's own configuration, so the step has to show again between the ends. Sources of
     packages have no history: the search is among their hunks.

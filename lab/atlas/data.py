@@ -1,6 +1,6 @@
 """The data of an atlas: columns of kernels, their cells, and the facts about the steps between them; one file.
 
-An atlas is of one architecture. The lab ships those that were measured with it, in the data folder `atlas`.
+An atlas is of one architecture. The lab ships its own atlases in the data folder `atlas`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LASTING = {"no number", *(kind.value for kind in GuestFailure if kind.blames !=
 class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The cost of one operation, by seed from 1: modelled cycles, instructions, and the starts of strings in cycles.
 
-    cycles: none if guests are not modelled. strings: left out where none begins.
+    cycles: none if guests are not modelled. strings: left out if none begins.
     """
 
     cycles: tuple[float, ...]
@@ -159,9 +159,10 @@ class Explained(Record, frozen=True, kw_only=True):
 
 
 class Bisected(Record, frozen=True, kw_only=True):
-    """The commit that a bisection named for a step, or, where there is no history, the hunks. result: its id.
+    """The commit that a bisection named for a step, or, without history, the hunks. result: its id.
 
-    commit: empty for hunks, which `subject` names. share: of the step that these carry. proof: its confirmation.
+    commit: empty for hunks, which `subject` names. share: part of the step that the hunks carry. proof: its
+    confirmation.
     """
 
     case: str
@@ -214,7 +215,7 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def bases(self) -> tuple[Basis, ...]:
-        """The bases that its costs have: cycles first, where guests of its version are modelled."""
+        """The bases that its costs have: cycles first, if guests of its version are modelled."""
         cells = [cell for row in self.cells.values() for cell in row if isinstance(cell, Cell)]
         return BASES if any(cell.cycles for cell in cells) or not cells else ("instructions",)
 
@@ -255,7 +256,7 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
         return max(same, key=lambda column: (version_of(column.upstream), self.at(column.id)))
 
     def pair(self, base: str, test: str) -> tuple[Column, Column]:
-        """Two columns by their versions, of one series where one has both."""
+        """Two columns by their versions, of one series if one has both."""
         for series in dict.fromkeys(column.series for column in self.columns):
             like = next(column for column in self.columns if column.series == series)
             try:
@@ -282,7 +283,7 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def whole(self) -> list[Column]:
-        """The columns of which nothing is left to measure."""
+        """The complete columns."""
         rows = self.cells.values()
         return [
             column
@@ -313,7 +314,7 @@ def load_growing(path: Path) -> Atlas | None:
 
 
 def load(path: Path | None = None, guests: str = architecture.DEFAULT) -> Atlas:
-    """An atlas: of a file, or the one that comes with the lab for an architecture."""
+    """The atlas of a file, or the lab's own for an architecture."""
     if path is None:
         path = folder() / f"{guests}.json"
         if not path.is_file():

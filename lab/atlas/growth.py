@@ -73,10 +73,10 @@ def _read(path: Path, place: Place) -> Atlas | str | None:
 
 
 def store(on_file: OnFile, made: Atlas, found: Sequence[PlannedColumn]) -> tuple[Path, list[str]]:
-    """Write an atlas in the place of the complete one, or beside it as long as it lacks a column. found: the plan's.
+    """Write an atlas in the place of the complete one, or beside it while it lacks a column. found: the plan's columns.
 
-    Returns the file, and lines about the other one. A package that the archive has no more does not hold up a version:
-    it is left out. A file that had more than the new one has is kept as `.old`.
+    Returns the file, and lines about the other one. A package that has left the archive does not hold up a version: it
+    is left out. A file that had more than the new one has is kept as `.old`.
     """
     path, older = on_file.path, on_file.complete
     content = records.sealed(data.encode(made))
@@ -101,7 +101,7 @@ def store(on_file: OnFile, made: Atlas, found: Sequence[PlannedColumn]) -> tuple
 
 
 def lacking(older: Atlas, made: Atlas, found: Sequence[PlannedColumn]) -> list[str]:
-    """The columns of an atlas that the plan has still, and of which another atlas has not all numbers yet."""
+    """The columns of an atlas that the plan still has, and for which another atlas lacks numbers."""
     planned = {column.id for column in found}
     places = {column.id: index for index, column in enumerate(made.columns)}
     cases = [case.name for case in made.cases if case.name in older.cells]
@@ -116,7 +116,7 @@ def lacking(older: Atlas, made: Atlas, found: Sequence[PlannedColumn]) -> list[s
 
 
 def left_out(older: Atlas, made: Atlas) -> list[str]:
-    """The columns with numbers, and the cases, that an atlas has and another one has not."""
+    """The columns with numbers, and the cases, that an atlas has and another one lacks."""
     ids = {column.id for column in made.columns}
     columns = [column.id for column in older.columns if not column.hole and column.id not in ids]
     return [*columns, *(case.name for case in older.cases if case.name not in made.cells)]
@@ -128,7 +128,7 @@ def left_out(older: Atlas, made: Atlas) -> list[str]:
 class Age(NamedTuple):
     """The last measurement of a column that lacks something; version 0 if there is none. The smallest comes first.
 
-    out_of_reach: its kernel could not be had; it comes last, because each try may cost a build.
+    out_of_reach: its kernel was not available; it comes last, because each try may cost a build.
     """
 
     out_of_reach: bool
@@ -151,7 +151,7 @@ class Queue:
 
     @property
     def stale(self) -> dict[str, Age]:
-        """The columns that lack something, as far as that can be told without their kernels."""
+        """The columns that lack something, as far as the lab can tell without their kernels."""
         found = {}
         for column in self.wanted:
             if lacks := [text for text in self.place.selections if not self._is_fresh(column, text)]:

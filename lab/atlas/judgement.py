@@ -1,6 +1,6 @@
 """Steps and creeps of an atlas: which cells differ from their neighbours by more than chance, and by more than 2 %.
 
-Seeds of one kernel differ by what should not matter. How much they do is a case's A/A band: pooled over all pairs of
+Seeds of one kernel differ by things that should not matter. Their spread is a case's A/A band: pooled over all pairs of
 neighbours, so that three seeds of many kernels know it well. A change beyond the threshold and the band is a step if
 it survives Holm's correction over all cases of the newer kernel; the rules of `lab.stats.verdict` then apply.
 """
@@ -23,7 +23,7 @@ from lab.stats.defaults import ALPHA
 from lab.stats.verdict import Comparison, Outcome, percent
 
 LEAST_SPAN = 3
-"""Columns from which a slow change is a creep, and no step."""
+"""Columns from which on a slow change is a creep and not a step."""
 
 _UNITS: dict[Basis, str] = {"cycles": "modelled cycles/op", "instructions": "instructions/op"}
 
@@ -35,7 +35,7 @@ class Band(NamedTuple):
     freedom: float
 
     def half_width(self, seeds: int, alpha: float = ALPHA) -> float:
-        """The log ratio within which two measurements of one kernel lie, but for alpha."""
+        """The log ratio within which two measurements of one kernel lie, except with a chance of alpha."""
         if self.freedom < 1:
             return math.inf
         from scipy.special import stdtrit  # not at the top: a refused command does without
@@ -172,7 +172,7 @@ class Judgement:
         return found
 
     def _judged(self, case: CaseInfo, base: Column, test: Column, basis: Basis, logs: Sequence[float]) -> Comparison:
-        """The word for log ratios by the case's band, or by their own scatter where that is larger."""
+        """The word for log ratios by the case's band, or by their own scatter if that is larger."""
         n = len(logs)
         mean = math.fsum(logs) / n
         own = math.sqrt(math.fsum((x - mean) ** 2 for x in logs) / (n - 1))

@@ -67,10 +67,10 @@ def version_of(release: str) -> tuple[int, ...]:
 
 
 class AtlasPlan(Record, frozen=True, kw_only=True):
-    """A plan. Keys that are left out have the defaults of `lab ab`.
+    """A plan. Missing keys have the defaults of `lab ab`.
 
     suite: its cases, or those of the workloads; the cases of one selection share their guests. only: more workloads, by
-    the architecture that alone has them. seeds: of each cell. tree: of revisions among the kernels.
+    the architecture that alone has them. seeds: number for each cell. tree: of revisions among the kernels.
     """
 
     schema: Literal[1]
@@ -172,7 +172,7 @@ class PlannedColumn(NamedTuple):
 
     @property
     def id(self) -> str:
-        """A name for files and links: the version; where that is none for a file, what can be of it and a digest."""
+        """A name for files and links: the version, or its usable characters and a digest if it cannot name a file."""
         name = re.sub(r"[^A-Za-z0-9.+~-]+", "-", self.version).strip("-.")
         return name if name == self.version else f"{name}-{records.digest(self.version)[:6]}"
 
@@ -197,7 +197,7 @@ def _of_series(plan: AtlasPlan, series: SeriesPlan, guests: str, progress: Progr
 
 
 def chosen(found: Sequence[PlannedColumn], patterns: Sequence[str]) -> list[PlannedColumn]:
-    """The columns of which the version or the series is like one of some patterns; all without any."""
+    """The columns whose version or series matches one of some patterns; all without any."""
     return [
         column
         for column in found

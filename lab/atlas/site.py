@@ -168,7 +168,7 @@ class Site:
         return {column.id: number for number, chain in enumerate(self.judged.chains) for column in chain}
 
     def starts(self, column: Column) -> str:
-        """The reason why a series, or a part of one, starts at a column; empty if it goes on."""
+        """The reason why a series, or a part of one, starts at a column; empty if it continues."""
         index = self.atlas.columns.index(column)
         before = self.atlas.columns[index - 1] if index else None
         if before is not None and before.series != column.series:
@@ -177,7 +177,7 @@ class Site:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """The upstream version of each column, with the package's revision where two have the same."""
+        """The upstream version of each column, with the package's revision if two have the same."""
         counts = Counter((column.series, column.upstream) for column in self.atlas.columns)
         return {
             column.id: column.upstream if counts[column.series, column.upstream] == 1 else column.version
@@ -257,7 +257,7 @@ class Site:
         return Markup(packed)  # noqa: S704  (JSON without the beginning of a tag)
 
     def _half_width(self, case: CaseInfo, basis: Basis, alpha: float) -> float:
-        """The A/A band as a log ratio; wider than any change where it is not known."""
+        """The A/A band as a log ratio; wider than any change if it is not known."""
         half = self.judged.band(case, basis).half_width(self.atlas.seeds, alpha)
         return round(half, 6) if math.isfinite(half) else 99.0
 

@@ -1,8 +1,8 @@
-"""Taking over cells of atlases on file, from whichever machine: the numbers that guests here would give again.
+"""Taking over cells of atlases on file, from any machine: the numbers that guests here would give again.
 
-Those are numbers of the same model version, and of guests with the fingerprint that they have here, of the same
-cases and seeds. A package is the same kernel everywhere. What another spec names can be another kernel here: its
-numbers stay as the file has them, until this machine has measured its own.
+These are numbers of the same model version, cases and seeds, from guests with the same fingerprint as here. A package
+is the same kernel everywhere. Another spec can name another kernel here: its numbers stay as the file has them, until
+this machine has measured its own.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Fingerprints = Callable[[str, str], str]
 class TakenOver:
     """The part of an atlas that is as good as measured here.
 
-    sheets: by column and selection, without profiles. unsure: those of kernels that may be others here. bisected: its
-    commits, which need no equal guests. left: a line for each reason why columns are not taken over.
+    sheets: by column and selection, without profiles. unsure: the columns whose kernels may be others here. bisected:
+    its commits, which need no equal guests. left: a line for each reason why columns are not taken over.
     """
 
     atlas: Atlas | None = None
@@ -132,8 +132,7 @@ def _sheets_of(
 
 
 def _is_same_kernel(column: Column, planned: PlannedColumn | None, place: Place) -> bool:
-    """True for a column of the kernel that the plan means: any package; the kernel of another spec, as long as no other
-    kernel is known for it here."""
+    """True for a column of the plan's kernel: any package, or another spec's only known kernel."""
     if column.is_package:
         return planned is None or planned.is_package
     if planned is None or planned.is_package:

@@ -21,7 +21,7 @@ from lab.stats.verdict import Outcome, percent
 _RIGHT = (3, 4, 5, 6)
 
 NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
-"""Of a step from or to a column that was taken over, and that the other atlas did not have."""
+"""For a step from or to a column of another atlas that did not have it."""
 
 
 # ---- one case
@@ -77,7 +77,7 @@ def _short(hole: str) -> str:
 
 
 def of_case(judged: Judgement, info: CaseInfo) -> list[Change]:
-    """The changes of a case, by either basis, in the order of the kernels; those of both bases once."""
+    """The changes of a case, by either basis, in the order of the kernels; changes by both bases appear once."""
     order = {column.id: index for index, column in enumerate(judged.atlas.columns)}
     found: dict[tuple[str, str], Change] = {}
     for basis in judged.atlas.bases:

@@ -1,10 +1,10 @@
-"""The choice of the next boots: those with the most expected information about the culprit per second.
+"""The choice of the next boots by the expected information about the culprit per second.
 
-A choice is some boots of one image and some of the ends. Whether the commit has the change is one bit, known
-with probability F; boots show it with the separation D, the change in sds of what they leave unknown. The bits
-expected from them are those of a noisy yes/no question, and a build that has to be made first costs its time.
-Boots of the ends pin down the level, and the drift, against which the commit is read. Where images have levels of
-their own, more boots of one image tell less and less about its commit; another layout of it tells more.
+A choice is some boots of one image and some of the ends. Whether the commit has the change is one bit, known with
+probability F; boots show it with the separation D, the change in sds of the remaining uncertainty. Their expected bits
+are those of a noisy yes/no question, and a missing build costs its time. Boots of the ends pin down the level, and the
+drift, against which the commit is read. If images have levels of their own, more boots of one image tell less and
+less about its commit; another layout of it tells more.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def choose(
 
 
 def _fewest(belief: Belief) -> int:
-    """The fewest boots that show something: one where the change is plain, six where it drowns in noise."""
+    """The fewest boots that show something: one if the change is plain, six if it drowns in noise."""
     plain = (belief.delta / belief.noise) ** 2
     return min(_FEWEST, max(1, round(2 / plain))) if plain > 0 else _FEWEST
 
@@ -110,9 +110,9 @@ def buildable(last: int, untestable: Collection[int]) -> Array:
 
 
 def bits_left(belief: Belief, untestable: Collection[int]) -> float:
-    """The bits that are missing until no measurement could tell more.
+    """The bits still missing until no measurement can say more.
 
-    A commit that cannot be tested is never told from the next one that can.
+    No measurement tells an untestable commit from the next testable one.
     """
     commits = np.arange(belief.measured[-1] + 1)
     testable = np.setdiff1d(commits, list(untestable))
@@ -143,9 +143,8 @@ def answer_bits(chance: float, separation: Array) -> Array:
 def information(belief: Belief, image: Image, wait_s: float, boots: Array, end_boots: Array) -> Array:
     """The precision that boots of an image add to its commit's level relative to the expected level.
 
-    It is in units of 1/noise^2, for each pair of (boots of it, boots of the ends), made wait_s from now, averaged
-    over the kinds of drift and own level. Commits whose label is open have levels of their own, so they are no
-    reference.
+    It is in units of 1/noise^2, for each pair of (boots of it, boots of the ends), made wait_s from now, averaged over
+    the kinds of drift and own level. Commits whose label is open have levels of their own, so they are not a reference.
     """
     design, own = _design(belief, image.commit)
     known = design.T @ belief.whitened.gram[:, 1:, 1:] @ design

@@ -32,8 +32,7 @@ class Posterior(Record, frozen=True, kw_only=True):
     """The end of a search in live mode, see docs/live-search.md.
 
     outcome: `confirmed` by fresh boots, `found`, `undecided` or `no culprit`.
-    probability: of the answer.
-    effect: the change as a ratio.
+    probability: that of the answer. effect: the change as a ratio.
     noise: the standard deviation of one boot, as a share.
     layouts: the same of images that differ in their layout alone, as far as the boots tell.
     suspicions: the likeliest places of the culprit, likeliest first.
@@ -74,8 +73,8 @@ class HunkSet(Record, frozen=True, kw_only=True):
     """The hunks that carry a change, or a part of it.
 
     share: of the difference between the ends. diff: its lines, from the old end to the new one, without context.
-    functions: those that the hunks are in, as git names them. smallest: False if fewer may do, too.
-    commits: those that touched the lines, each as its id and subject, where the tree has the history.
+    functions: the functions that the hunks are in, as git names them. smallest: False if fewer may do, too. commits:
+    the commits that touched the lines, each as its id and subject, if the tree has the history.
     """
 
     files: list[str]
@@ -96,7 +95,8 @@ class Proof(Record, frozen=True, kw_only=True):
     layout: of both images in that; 0 for the images that the search booted.
     reverted: the new end without the culprit against the new end, stored as `revert_result`.
     not_reverted: the reason why there is no such comparison.
-    functions: those whose cost changed most, by `lab explain`. lines: of vCPUs that contend, those whose moves did.
+    functions: the functions whose cost changed most, by `lab explain`. lines: of vCPUs that contend, those whose moves
+    did.
     applied: of hunks: the old end with them against the old end, stored as `applied_result`; else the reason why not
     in `not_applied`.
     """

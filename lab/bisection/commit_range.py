@@ -42,7 +42,7 @@ class Candidate(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The id, short where it is a hash."""
+        """The id, shortened if it is a hash."""
         return self.id[:12] if len(self.id) == 40 else self.id
 
 

@@ -1,4 +1,4 @@
-"""Delta debugging: the smallest part of a whole that does what the whole does (Zeller and Hildebrandt, 2002). Pure.
+"""Delta debugging: the smallest part of a whole that has the whole's effect (Zeller and Hildebrandt, 2002). Pure.
 
 A part may be undecided: its kernel does not build, boot or survive. It is then neither kept nor left out.
 """
@@ -30,10 +30,11 @@ Test = Callable[[Sequence[T], int], Outcome]
 
 
 def minimal(whole: Sequence[T], test: Test[T], likely: Collection[T] = ()) -> list[T]:
-    """A part of which no element can be left out, though the whole does no more. The likeliest elements come first.
+    """A part with the effect of the whole that needs each of its elements. The likeliest elements come first.
 
-    likely: a part to try before all others. Halves are left out, then smaller parts; single elements where halves are
-    undecided, for without a little, more builds. Undecided ones are tried again when others are gone.
+    likely: a part to try before all others. Halves are left out, then smaller parts; single elements if halves are
+    undecided, because a mix without few elements builds more often. Undecided ones are tried again when others are
+    gone.
     """
     left = list(whole)
     first = [element for element in left if element in likely]

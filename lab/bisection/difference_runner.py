@@ -1,4 +1,4 @@
-"""A search among files or hunks under way: the ends, their differences, then one mix of both after the other.
+"""A search among files or hunks under way: the ends, their differences, then one mix of both after another.
 
 A mix is a patch on the new end, so each is a kernel like any other, built where the new end was built.
 """
@@ -84,7 +84,7 @@ class DifferenceRunner(ExactRunner):
         )
 
     def _moved(self) -> dict[str, float]:
-        """The kernel's functions whose code changed the cost, by call chains where guests have them, and how much."""
+        """The kernel's functions whose code changed the cost, by call chains if guests have them, and the amounts."""
         session, place = self.session, self.session.folder / "explain"
         old, new = (end.spec for end in session.history.ends)
         functions = Prover(session, self.work).explain(place, old, new)

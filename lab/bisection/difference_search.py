@@ -1,8 +1,8 @@
 """The search among files and hunks: the smallest sets that carry the change between two ends. Pure.
 
-A mix is the new end with some hunks as the old end has them; its share is how much of the change that takes back. The
-search asks for one mix after the other and begins anew with each answer, so it goes on from a journal as if it had
-never stopped.
+A mix is the new end with some hunks as the old end has them; its share is the part of the change that it takes back.
+The search asks for one mix after the other and begins anew with each answer, so it continues from a journal as if it
+had never stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def mix_name(mix: Mix) -> str:
 
 
 MOST_FILES, ENOUGH = 64, 0.5
-"""With more files that differ, a mix that takes so much of the change back is enough: hardly anything more builds."""
+"""With more differing files, a mix that takes this part of the change back is enough: hardly anything more builds."""
 
 MOST_REPAIRS, MORE_REPAIRS = 8, 2
 """Builds that are spent on one mix that does not build, and on one after a mix that took a part of the change back."""
@@ -43,7 +43,7 @@ class Result(NamedTuple):
 
 
 class Pending(Exception):
-    """A mix that the search has to know before it can go on. left: about how many builds are left, this included."""
+    """The next mix that the search needs. left: about how many builds are left, this included."""
 
     def __init__(self, mix: Mix, left: int, why: str) -> None:
         super().__init__(why)
@@ -69,9 +69,9 @@ class Found:
 
 @dataclass
 class Search:
-    """One run of the search over what is known.
+    """One run of the search over the known results.
 
-    results: of the mixes that were tried, by name. tolerance: the greatest difference between shares that are the same.
+    results: the tried mixes by name. tolerance: the greatest difference between shares that are the same.
     hunks: True if the answer is hunks, else files.
     """
 
@@ -138,7 +138,7 @@ class Search:
         return best
 
     def _repaired(self, mix: Mix, tiers_left: int, *, first: bool) -> tuple[Mix, Result]:
-        """A mix that builds, by what the failing build names: hunks are added, and where there are none, left out."""
+        """A mix that builds: hunks that a failing build names are added, and if there are none, left out."""
         left = tiers_left + delta.tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
         seen = {mix}
@@ -160,7 +160,7 @@ class Search:
     # ---- the smallest mix
 
     def _smallest(self, mix: Mix, share: float) -> Mix:
-        """A mix of the same share of which no file, or no hunk, can be left out."""
+        """A mix of the same share that needs each of its files, or hunks."""
         paths = self._by_path(mix)
         mix = self._minimal(paths, share, "files", lambda path: bool(suspects.likely(self.difference, paths[path])))
         if not self.hunks:
@@ -205,7 +205,7 @@ class Search:
             return [Part(mix, share)]
         rests = {name: mix - frozenset(numbers) for name, numbers in groups.items()}
         losses: dict[str, float] = {}
-        # Those that were tried come first: one that is not decided makes all of them one part.
+        # The tried mixes come first: an undecided one makes all of them one part.
         for name in sorted(rests, key=lambda name: mix_name(rests[name]) not in self.results):
             rest = self._result(rests[name], 1, "what the rest carries").share
             if rest is None:

@@ -22,7 +22,7 @@ from lab.core.text import plural
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceState(ExactState):
-    """The state by the readings of both ends, and those of mixes of them by name."""
+    """The state by the readings of both ends and of their mixes, by name."""
 
     mixes: Mapping[str, Reading] = field(default_factory=dict)
     difference: Difference
@@ -34,7 +34,7 @@ class DifferenceState(ExactState):
         return exact_state.distance(*paired(old.values, new.values)).mean if old.values and new.values else 0.0
 
     def share(self, reading: Reading) -> float | None:
-        """The share of the difference between the ends that a mix takes back; None for one without values."""
+        """The share of the difference between the ends that a mix takes back; None without values."""
         new = self.readings[self.history.new.id]
         if not reading.values or not new.values or not self._whole:
             return None
@@ -107,7 +107,7 @@ class DifferenceState(ExactState):
         return f"not decided: {reading.why}" if share is None else f"takes {100 * share:.1f} % of the change back"
 
     def remaining(self) -> Remaining:
-        """An estimate, if the mixes to come take as long as those before."""
+        """An estimate: each further mix takes as long as the earlier ones."""
         if (pending := self.pending) is None:
             return Remaining(None, steps=0)
         spent = [one.build_s + one.run_s for one in self.mixes.values()]
@@ -157,7 +157,7 @@ class DifferenceState(ExactState):
         )
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
-        """By the ends, then by what the parts carry together."""
+        """By the ends, then by the effect of the parts together."""
         if out_of_time:
             return "undecided", f"the budget is used up, about {plural(self.steps_left, 'build')} are still to be made"
         if self.found is None:

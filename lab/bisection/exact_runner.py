@@ -60,7 +60,7 @@ FAILURES = (*PANICS, GuestFailure.OOM, GuestFailure.WORKLOAD, GuestFailure.UNSUP
 
 
 class OutOfTime(Exception):
-    """The end of the budget before all guests of a commit ran. Those that did run are on disk."""
+    """The end of the budget before all guests of a commit ran. The finished guests are on disk."""
 
 
 def attempt(function: Callable[[], T], times: int, progress: Progress) -> T:
@@ -115,7 +115,7 @@ class Measurer:
         known: Sequence[Reading] = (),
         on_built: Callable[[], object] = lambda: None,
     ) -> Reading:
-        """A reading of one commit; that of a known one whose kernel has the same image. Raises `OutOfTime`.
+        """A reading of one commit, or of a known commit whose kernel has the same image. Raises `OutOfTime`.
 
         on_built: called when the commit's own kernel is there and its guests begin.
         """
@@ -356,7 +356,7 @@ class ExactRunner:
             )
 
     def _read(self, candidate: Candidate, before: ExactState) -> Reading:
-        """A reading with few seeds where they place the commit on a level that is known, else with all."""
+        """A reading with few seeds if they place the commit on a known level, else with all."""
         seeds, known = self.session.journal.seeds or [], list(before.readings.values())
         number = self.session.history.number(candidate.id)
         reading = self.measurer.measure(
@@ -392,7 +392,7 @@ class ExactRunner:
 
     @cached_property
     def _speculation(self) -> Speculation | None:
-        """None if it is not wanted, or where no make runs here that could be stopped."""
+        """None if it is not wanted, or if no make runs here that could be stopped."""
         plan, history, source = self.session.plan, self.session.history, self.session.plan.new.spec.tree_source
         if not plan.speculate or source is None or self.work.executor:
             return None

@@ -1,10 +1,10 @@
 """The search of exact mode: the commit to measure next, and the changes that the measurements show. Pure.
 
 Every measured commit is on a *level*: 0 is the old end's, further ones are numbered as they are met. A commit is
-*explained* when its level is what its nearest measured ancestors lead to expect. One that is not has a change among
-the commits behind it that are not behind those ancestors. Measuring one in the middle of them halves their number.
-So one rule finds a culprit, a second change on another level, and a fix after the culprit; and since all of it
-follows from the readings alone, a search goes on from a journal as if it had never stopped.
+*explained* when its level follows from its nearest measured ancestors. Behind an unexplained commit, and not behind
+those ancestors, some commit made a change. Measuring one in the middle of them halves their number. So one rule finds a
+culprit, a second change on another level, and a fix after the culprit; and since all of it follows from the readings
+alone, a search continues from a journal as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ class Graph:
 class Readings:
     """The measurements so far.
 
-    levels: of the measured commits.
-    skipped: commits that could not be tested.
-    effects: the log of each level's value over the old end's; needed only where merges bring levels together.
+    levels: those of the measured commits. skipped: commits that could not be tested. effects: the log of each level's
+    value over the old end's; needed only if merges bring levels together.
     tolerance: the greatest distance of a merge from the sum of its parents' effects, in those units.
     """
 
@@ -147,10 +146,10 @@ def _interval(graph: Graph, readings: Readings, commit: int) -> tuple[set[int], 
 
 
 def _explained(graph: Graph, readings: Readings, commit: int, nearest: set[int]) -> bool:
-    """True if a commit's level is what its nearest measured ancestors lead to expect.
+    """True if a commit's level follows from its nearest measured ancestors.
 
-    Several ancestors meet in a merge. As in a merge of texts, a side that is as the common ancestor was brings
-    nothing; where more than one side brings something, their effects add up.
+    Several ancestors meet in a merge. As in a merge of texts, a side that equals the common ancestor brings nothing; if
+    several sides bring something, their effects add up.
     """
     levels = {readings.level(ancestor) for ancestor in nearest}
     if len(levels) == 1:
@@ -201,8 +200,8 @@ def next_commit(graph: Graph, readings: Readings) -> int | None:
 def next_commits(graph: Graph, readings: Readings, count: int) -> list[int]:
     """Up to so many commits to measure next, at once; none when nothing more can be learned.
 
-    They split the largest change into equal parts, one more than there are of them. What its commits do not use up
-    goes to the change after it.
+    They split the largest change into equal parts, one more than there are of them. Measurements that its commits do
+    not use go to the change after it.
     """
     todo = [change for change in changes(graph, readings) if change.open(readings)]
     chosen: list[int] = []

@@ -1,9 +1,9 @@
 """The state of a search in exact mode: the readings of a journal, and the level of every measured commit. Pure.
 
-All values are one number a seed, the same seeds for all commits, so they are compared in pairs, on log ratios.
-Two are alike when their mean log ratio is within the dead band: the threshold, but never more than a third of the
-difference between the ends, so that nothing is like both ends. Numbers without spread are decided by their values;
-where the seeds disagree, three standard errors are kept clear of the band's edge.
+All values are one number a seed, the same seeds for all commits, so they are compared in pairs, on log ratios. Two are
+alike when their mean log ratio is within the dead band: the threshold, but never more than a third of the difference
+between the ends, so that nothing is like both ends. Numbers without spread are decided by their values; if the seeds
+disagree, three standard errors are kept clear of the band's edge.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PANICS = (GuestFailure.PANIC, GuestFailure.OOPS)
 CHOOSE = "choose what decides: --metric instructions, or --metric cycles"
 MITIGATE = "search with mitigations=off"
 _PANICKED = 1_000_000
-"""The level of kernels that panic, in a search for the one that began to."""
+"""The level of kernels that panic, in a search for the first one that does."""
 
 
 class _Levels(NamedTuple):
@@ -62,7 +62,7 @@ class ExactState(SearchState):
     def ends(self) -> Comparison | None:
         """The new end against the old one; None when one of them panics, as the recipe wants it.
 
-        `unknown` where what stands beside modelled cycles contradicts them: the count of instructions, unless the user
+        `unknown` if something beside modelled cycles contradicts them: the count of instructions, unless the user
         chose the metric, the CPU that the kernels believe in, or the whole cost.
         """
         return self._weighed_ends[0]
@@ -98,9 +98,9 @@ class ExactState(SearchState):
     def weighed(
         self, base: Reading, test: Reading, threshold: float | None = None
     ) -> tuple[Comparison | None, Whole | None]:
-        """The comparison of two readings as all that stands beside it allows, and the whole cost; None without values.
+        """The comparison of two readings, limited by the numbers beside it, and the whole cost; None without values.
 
-        threshold: of the comparison; None for the plan's.
+        threshold: the comparison's; None for the plan's.
         """
         if not base.values or not test.values:
             return None, None
@@ -244,7 +244,7 @@ class ExactState(SearchState):
         return self.between(list(self.readings))
 
     def reading(self, commit: str) -> Reading:
-        """A reading, with the reason where its level is not clear."""
+        """A reading, with the reason if its level is not clear."""
         reading = self.readings[commit]
         return replace(reading, why=reading.why or self._levels.skipped.get(self.history.number(commit), ""))
 
@@ -262,14 +262,14 @@ class ExactState(SearchState):
         return f"like {new}" if level == 1 and self.differ else "like neither end"
 
     def ratio(self, reading: Reading) -> float | None:
-        """A reading over the old end; None without numbers of both, or where only a command's working matters."""
+        """A reading over the old end; None without numbers of both, or if a command decides."""
         if self.plan.run:
             return None
         old = self.readings[self.history.old.id]
         return self.compare(old, reading).ratio if old.values and reading.values else None
 
     def term(self, commit: str) -> str:
-        """A commit like neither end, or one that is not clear, is skipped: git knows no third side."""
+        """A commit like neither end, or an unclear one, is skipped: git knows no third side."""
         level = self.known.levels.get(self.history.number(commit))
         return self.plan.terms[level] if level == 0 or (level == 1 and self.differ) else "skip"
 
@@ -310,7 +310,7 @@ class ExactState(SearchState):
         return [OpenRange(candidates=len(names), first=names[0], last=names[-1]) for names in ranges]
 
     def remaining(self) -> Remaining:
-        """An estimate, if the commits to come take as long as those before."""
+        """An estimate: each further commit takes as long as the earlier ones."""
         number = self.next()
         steps = self.steps_left if number is not None else 0
         spent = [self.readings[commit].build_s + self.readings[commit].run_s for commit in self.tried]
@@ -340,14 +340,14 @@ class ExactState(SearchState):
         return replace(found, instructions=self.instructions(test, base), whole=cost)
 
     def without_word(self, found: Culprit, base: Reading, test: Reading) -> Culprit:
-        """A change that is no regression and no improvement if the numbers beside its metric contradict it."""
+        """A change, but neither a regression nor an improvement if the numbers beside its metric contradict it."""
         if found.effect is None or found.effect.verdict != Outcome.UNKNOWN:
             return found
         alone = self.compare(base, test, self.threshold)
         return found if alone.verdict == Outcome.UNKNOWN else replace(found, direction=None)
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
-        """By the ends, then by what is left of the changes."""
+        """By the ends, then by the remaining changes."""
         ends = self.ends
         if out_of_time:
             return "undecided", f"the budget is used up, about {self.steps_left} commits are still to be measured"
@@ -373,7 +373,7 @@ def _changes(count: int) -> str:
 
 
 def _believed(compared: Comparison, base: Reading, test: Reading) -> Comparison:
-    """The comparison of two readings, as the CPU allows that their kernels believe in."""
+    """The comparison of two readings, limited by the CPU that their kernels believe in."""
     found = {short(one.commit): one.belief for one in (base, test) if one.belief}
     return beliefs.weigh(compared, found)
 
@@ -391,7 +391,7 @@ _ERRORS_APART = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Mean log ratio of values over reference, and three standard errors of it. Infinite where there are no logs."""
+    """Mean log ratio of values over reference, and three standard errors of it. Infinite if there are no logs."""
 
     mean: float
     error: float = 0.0
@@ -434,7 +434,7 @@ def band(old: Sequence[float], new: Sequence[float], threshold: float) -> float:
 def level_of(values: Sequence[float], levels: Sequence[Sequence[float]], half_width: float) -> Level:
     """The level of a commit, given the values of all levels so far, the old end's first.
 
-    Where one side has fewer values, the seeds that both have are compared.
+    If one side has fewer values, the comparison takes the seeds that both have.
     """
     if any(not math.isfinite(value) for value in values):
         return Level(None, why="a value is not a number")

@@ -94,7 +94,7 @@ def _begun_with(repo: Repo) -> tuple[Terms, tuple[str, str]] | None:
 
 
 def _commit_at(repo: Repo) -> str:
-    """The commit to decide: BISECT_HEAD where git does not check out, else HEAD."""
+    """The commit to decide: BISECT_HEAD if git does not check out, else HEAD."""
     commit = repo.commit("BISECT_HEAD") or repo.commit("HEAD")
     if commit is None:
         raise UserError(f"{repo.git_dir} has no commit checked out")

@@ -47,7 +47,7 @@ class Hunk(Record, frozen=True, kw_only=True):
 
     @property
     def functions(self) -> frozenset[str]:
-        """The functions that it may belong to: of git's context, and those that begin in it."""
+        """The functions that it may belong to: git's context, and the functions that begin in it."""
         return _functions([self.function, *(line[1:] for line in self.lines if re.match(r"[ +-]\w", line))])
 
     @property
@@ -78,7 +78,7 @@ class Difference(Record, frozen=True, kw_only=True, dict=True):
 
     old_tree, new_tree: git's ids of both sources.
     functions: by name, the share of all that moved.
-    files: how many files differ, those that no build reads among them.
+    files: the number of differing files, with the files that no build reads.
     """
 
     schema: int = 1
@@ -180,7 +180,7 @@ def _index(start: int, count: int) -> int:
 
 
 def distances(line: int, choice: Choice) -> list[int]:
-    """The distance of each hunk of a choice from a line of the mixed file, counted from 1; 0 for one that has it."""
+    """The distance of each hunk of a choice from a line of the mixed file, counted from 1; 0 if it has the line."""
     found, moved = [], 0
     for hunk, taken in choice:
         count = hunk.old_count if taken else hunk.new_count

@@ -1,7 +1,7 @@
 """The memory of a search: a line for each event, on disk before the next one begins.
 
-A line that a crash tore off is ignored: nothing relied on it yet. Lines are only ever added; `undo` adds one that
-takes an earlier one back.
+An incomplete last line after a crash is ignored: nothing relied on it yet. Lines are only ever added; `undo` adds a
+line that takes an earlier one back.
 """
 
 from __future__ import annotations
@@ -89,10 +89,9 @@ class BuiltKernel(Record, frozen=True, kw_only=True, tag_field="event", tag="bui
 class Boot(Record, frozen=True, kw_only=True, tag_field="event", tag="boot"):
     """One fresh boot of a commit in live mode.
 
-    layout: of the image; 0 is the usual one.
-    phase: of the search.
+    layout: that of the image; 0 is the usual one. phase: that of the search.
     value: the metric, from the samples.
-    at_s: the end of the boot on the host's clock, which goes on between two runs of the lab.
+    at_s: the end of the boot on the host's clock, which continues between two runs of the lab.
     """
 
     commit: str

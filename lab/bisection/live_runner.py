@@ -1,10 +1,10 @@
 """A bisection in live mode under way: one boot after another, until the posterior is certain enough or time is up.
 
-Each boot is in the journal before the next begins, and the journal alone decides what comes next, so a search that
-was killed goes on from its last boot. A commit that does not build, boot or survive the workload is left out, but
-only if all of three tries fail: a busy host kills guests that are well. A failure of this machine stops the search.
-Nothing is built ahead: compilers would disturb the guests. Where another layout of a commit cannot be built or booted,
-the search goes on without other layouts.
+Each boot is in the journal before the next begins, and the journal alone decides the next boot, so a killed search
+continues from its last boot. A commit that does not build, boot or survive the workload is left out, but only if all of
+three tries fail: a busy host kills guests that are well. A failure of this machine stops the search. Nothing is built
+ahead: compilers would disturb the guests. If another layout of a commit cannot be built or booted, the search continues
+without other layouts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lab.stats.posterior import Image
 from lab.stats.verdict import Metric
 
 TRIES = 3
-"""Tries in a row after which a commit whose guest died in all of them is left out, as in `lab ab --mode live`."""
+"""Tries in a row after which the search leaves out a commit whose guest died in each, as in `lab ab --mode live`."""
 
 
 class BootResult(NamedTuple):
@@ -74,7 +74,7 @@ class Booter(Protocol):
 class LiveRunner:
     """Boots until the search has an answer, or time is up.
 
-    clock: of the host, in seconds; it has to go on between two runs of the lab.
+    clock: the host's, in seconds; it has to continue between two runs of the lab.
     """
 
     session: Session

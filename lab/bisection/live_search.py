@@ -7,7 +7,7 @@ search.
 A search has three phases. It compares the ends, one boot of each at a time in random order, until they certainly
 differ; otherwise there is no culprit. Then it boots the commits with the most expected information, until one gap
 between two measured commits holds the culprit. At last it compares the two neighbours of that gap by fresh boots, of
-images that are built with another layout: boots of the same images would also confirm what their layouts made.
+images that are built with another layout: boots of the same images would also confirm the effects of their layouts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class StoppingRules:
 
 @dataclass(frozen=True, kw_only=True)
 class NextBoots:
-    """Boots to make one after the other. commit: the one that they shall decide."""
+    """Boots to make one after the other. commit: the commit to decide."""
 
     phase: Phase
     commit: int
@@ -102,10 +102,10 @@ class NextBoots:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The answer: the culprit is one of `suspects`, the last of which is the first commit seen bad.
+    """The answer: the culprit is one of `suspects`, which end with the first commit seen bad.
 
     last_good, first_bad: the measured neighbours.
-    probability: of a right answer, by the model.
+    probability: that the answer is right, by the model.
     effect: in logs, between the ends (no culprit) or the neighbours (confirmed); else the model's, without an interval.
     """
 
@@ -120,7 +120,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """The likely places of the culprit, and what is left.
+    """The likely places of the culprit, and the remaining work.
 
     gaps: (last good, first bad, probability), likeliest first.
     """
@@ -231,10 +231,10 @@ class LiveSearch:
         return NextBoots(phase=self._chosen.phase, commit=self._chosen.commit, boots=tuple(self._boots_left))
 
     def follow(self, phase: Phase, image: Image) -> None:
-        """Make a boot of a journal the next one, even where the search would now choose another.
+        """Make a boot of a journal the next one, even if the search would now choose another.
 
         The choice rests on the last digits of floating-point sums, which another version of a library may round
-        otherwise. What was booted counts all the same.
+        otherwise. The boots count all the same.
         """
         step = self.next()
         if isinstance(step, NextBoots) and (step.phase, step.boots[0]) == (phase, image):
@@ -291,7 +291,7 @@ class LiveSearch:
             self.confirming = None
 
     def conclude(self, reason: str) -> Result:
-        """End the search, for when the budget is used up: the answer as far as it goes."""
+        """End the search when the budget is used up: the answer so far."""
         if self._result is None:
             self._result = self._as_far_as_it_goes(reason)
         return self._result
@@ -309,7 +309,7 @@ class LiveSearch:
         return self._belief
 
     def outlook(self) -> Outlook:
-        """The likely places of the culprit, and what is left."""
+        """The likely places of the culprit, and the remaining work."""
         if self.differ() is None:
             return Outlook(gaps=((0, self.last, 1.0),), bits_left=math.log2(self.last), seconds_left=None)
         belief = self.belief
@@ -403,7 +403,7 @@ class LiveSearch:
         return NextBoots(phase=Phase.CONFIRM, commit=comparison.new.commit, boots=comparison.order(self._chance))
 
     def _confirm(self, comparison: PairedComparison) -> NextBoots | Result | None:
-        """The next block of the fresh A/B, the answer, or None when the search has to go on."""
+        """The next block of the fresh A/B, the answer, or None if the search has to continue."""
         assert self.rules.confirm_alpha  # noqa: S101  (else nothing is ever confirmed)
         belief = self.belief
         held = belief.gap(belief.best) == (comparison.old.commit, comparison.new.commit)
@@ -443,7 +443,7 @@ class LiveSearch:
         return self._answer(outcome, reason, low, high, effect)
 
     def _as_far_as_it_goes(self, reason: str) -> Result:
-        """The shortest run of gaps that holds the culprit with the confidence asked for."""
+        """The shortest run of gaps that holds the culprit with the requested confidence."""
         if not self.differ():
             blocks = len(self.ends.x)
             effect = self.ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)

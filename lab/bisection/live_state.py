@@ -101,7 +101,7 @@ class LiveState(SearchState):
                 self._builds_s += [event.build_s] if event.build_s >= _BUILT_S else []
 
     def conclude(self, reason: str) -> Result:
-        """End the search: the answer as far as it goes."""
+        """End the search: the answer so far."""
         step = self.next()
         return step if isinstance(step, Result) else self.search.conclude(reason)
 
@@ -252,7 +252,7 @@ class LiveState(SearchState):
         )
 
     def culprits(self) -> list[Culprit]:
-        """The change, as far as the search came: this ends it."""
+        """The change that the search has found; this ends the search."""
         result = self.conclude("")
         if not result.suspects:
             return []
@@ -282,7 +282,7 @@ class LiveState(SearchState):
         )
 
     def outcome(self, culprits: Sequence[Culprit], *, out_of_time: bool) -> tuple[OutcomeWord, str]:
-        """By the end of the search, unless both neighbours have one kernel."""
+        """The probability at the end of the search, unless both neighbours have one kernel."""
         result = self.conclude("")
         if result.outcome is SearchOutcome.NO_CULPRIT:
             return "undecided" if out_of_time else "no culprit", result.reason

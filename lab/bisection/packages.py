@@ -1,7 +1,7 @@
 """The search between two neighbouring packages: among the commits between their sources, as a bisection of its own.
 
-It is kept in the outer bisection's folder. Its kernels are built with the lab's kconfig and without what the
-distributor's package adds, so both ends are measured anew, and have to show the change again.
+It is kept in the outer bisection's folder. Its kernels are built with the lab's kconfig and without the distributor's
+additions, so the search measures both ends again, and they have to show the change again.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ def _revision_pairs(old: Candidate, new: Candidate) -> list[tuple[str, str]]:
 
 
 def _revisions(kernel: Candidate) -> list[str]:
-    """A revision itself; of a package the tags of its source with its architecture and settings: the distributor's
-    tag, as the default tree has it, and upstream's."""
+    """A revision itself, or the tags of a package's source with its architecture and settings.
+
+    They are the distributor's tag, as the default tree has it, and upstream's.
+    """
     parsed, version = parse(kernel.spec), kernel.title
     if parsed.kind == "rev":
         return [kernel.spec]
@@ -131,14 +133,14 @@ def _search_between(outer: Session, change: Culprit, conclude: Conclude, work: W
     except (UserError, Undecided, BuildFailed, GuestFailed) as error:
         by_hand = shlex.join(sources.argv(outer.plan))
         text = f"{sources}: {error.message}; again by hand: {by_hand}"
-        # Undecided is what the budget was too short for; the others would be the same again.
+        # Undecided searches had too little budget; the others would be the same again.
         return replace(change, inside=text), not isinstance(error, Undecided)
     text = f"{sources}: {_sentence(inner)} (lab report {inner.result})"
     return replace(change, inside=text, inside_result=inner.result), (folder / FILE).exists()
 
 
 def _inner_session(plan: BisectPlan, sources: SourceRange, folder: Path, progress: Progress) -> Session:
-    """The inner search, begun or as far as it came."""
+    """The inner search, new or in its last state."""
     if (folder / PLAN).exists():
         return session.load(folder)
     live = plan.live

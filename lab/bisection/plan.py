@@ -1,4 +1,4 @@
-"""The plan of a bisection, resolved: enough to go on after any stop, or to do it all again."""
+"""The plan of a bisection, resolved: enough to continue after any stop, or to repeat everything."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def outcome_word(values: Sequence[float | None]) -> str:
 class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     """`plan.json` in a result folder.
 
-    terms: the names of the ends, (good, bad) or (old, new); with the former only a change for the worse counts.
+    terms: the names of the ends, (good, bad) or (old, new); with (good, bad) only a change for the worse counts.
     selection: the workload and its cases, as `lab ab` takes them.
     case: None until the ends have shown the case that changed most.
     suite: the suite that this case is chosen from; until then `workload` and `selection` are its name.
     metric: `cycles` or `instructions`, by which the workload's own one is counted, or a name; None for the primary one.
-    seeds: exactly that many; None for as many as the ends need.
+    seeds: the exact number; None for as many as the ends need.
     probes: the number of commits to measure between ends that are alike.
     panics: the meaning of a kernel panic in the workload.
     command: the command line that started it.
     run: the command of which it matters only whether it works in the guest; None if a metric decides.
     layouts_sd: of the logs of kernels that differ in their layout alone, by this host's certificates of builds; None
-    where there are none.
-    inside: True if a search of packages goes on among the commits between their sources.
+    without such certificates.
+    inside: True if a search of packages continues among the commits between their sources.
     """
 
     kind: Literal["bisect"] = "bisect"
@@ -80,7 +80,7 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
 
     @property
     def selections(self) -> list[str]:
-        """The cases that a comparison measures: the selection, or all of the suite as long as no case is chosen."""
+        """The cases that a comparison measures: the selection, or all of the suite while no case is chosen."""
         if self.suite and self.case is None:
             return list(selection.suite(self.suite).selections)
         return [self.selection]

@@ -1,7 +1,7 @@
 """The proof of a culprit: it differs from its parent, fresh measurements confirm that, and a revert undoes it.
 
 Each comparison is a stored result like any of `lab ab`, in the session's folder, so it can be shown, explained and
-replayed by itself, and an interrupted proof goes on where it stopped.
+replayed by itself, and an interrupted proof continues where it stopped.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Prover:
         return self.session.history
 
     def prove(self, answer: Answer) -> Answer:
-        """The answer with the proofs of its culprits, as far as the budget goes."""
+        """The answer with the proofs of its culprits, within the budget."""
         if self.plan.is_live:
             # The search itself ended with fresh boots of the culprit and its parent: the rest needs a confirmed one.
             if answer.outcome != "found" or self.work.out_of_time:
@@ -126,7 +126,7 @@ class Prover:
         culprit = self.history.find(change.commit).spec
         if self.history.kind != "commits":
             return self.history.find(change.before).spec, culprit
-        # With path limits the parent in the range may be far off; the commit itself is to be convicted.
+        # With path limits the parent in the range may be far off; the proof is about the commit itself.
         suffix = self.history.new.spec.removeprefix(self.history.new.id)
         return f"{change.commit}^{suffix}", culprit
 

@@ -84,7 +84,7 @@ def shipped() -> list[str]:
 
 
 def load(reference: str) -> Recipe:
-    """A recipe by file, or by the name of one that comes with the lab. `UserError` names the line that is wrong."""
+    """A recipe by file, or the lab's own recipe by name. `UserError` names the line that is wrong."""
     path = Path(reference)
     if not path.is_file() and reference in shipped():
         path = paths.data_folder("bisect") / "recipes" / f"{reference}.toml"
@@ -290,7 +290,7 @@ def plan_for(
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     if request.mode == "live":
         _require_one_case(request, *selection.select(selections[0]))
-        # Of the comparison with the culprit taken out; the search has limits of its own.
+        # Limits of the comparison without the culprit; the search has its own.
         given |= {"perf": False, "max_rounds": defaults.MAX_ROUNDS}
     else:
         given["metric"] = request.metric or None

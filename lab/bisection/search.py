@@ -48,7 +48,7 @@ def conclude(session: Session, work: Work) -> Answer:
 
 
 def summarize(session: Session, state: SearchState, *, out_of_time: bool = False) -> Answer:
-    """The answer as far as the search came, without the proofs that follow it."""
+    """The answer of the search so far, without the proofs that follow it."""
     plan, history, journal = session.plan, session.history, session.journal
     culprits = [_with_advice(session, change) for change in state.culprits()]
     outcome, reason = state.outcome(culprits, out_of_time=out_of_time)

@@ -15,10 +15,10 @@ from lab.stats.whole import Whole
 
 
 class Remaining(NamedTuple):
-    """An estimate of what is left to measure.
+    """An estimate of the remaining measurements.
 
     next: the commit to measure next; None when the search is over.
-    bits: of information still missing, in live mode.
+    bits: the information still missing, in live mode.
     """
 
     next: Candidate | None
@@ -102,7 +102,7 @@ class SearchState(ABC):
 
     @abstractmethod
     def remaining(self) -> Remaining:
-        """An estimate of what is left to measure."""
+        """An estimate of the remaining measurements."""
 
     @abstractmethod
     def culprits(self) -> list[Culprit]:

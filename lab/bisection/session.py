@@ -4,9 +4,9 @@
 <folder>/history.json      all candidates
 <folder>/journal.jsonl     every reading, as soon as it was made
 <folder>/commits/*/runs/   every guest of every commit
-<folder>/ends/             the comparison of the ends that chose a case, where that was left open
+<folder>/ends/             the comparison of the ends that chose a case, if that was left open
 <folder>/proof/*/          comparisons that confirm a culprit, each a result of its own
-<folder>/difference.json   what differs, in a search among files or hunks
+<folder>/difference.json   the differences, in a search among files or hunks
 <folder>/mixes/*.patch     the patch that makes each mix of the new end, in such a search
 <folder>/inside/*/         searches between the sources of two packages, each a bisection of its own
 <folder>/result.json       the finished answer
@@ -91,12 +91,12 @@ class Session:
         )
 
     def remaining(self) -> Remaining:
-        """An estimate of what is left to measure; by the length of the range before there is a state."""
+        """An estimate of the remaining measurements; by the length of the range before there is a state."""
         state = self.state
         return state.remaining() if state else Remaining(None, steps=(len(self.history.candidates) - 1).bit_length())
 
     def settle_conditions(self, here: Conditions) -> None:
-        """Keep the conditions of all readings; `HostFailed` where this machine's differ from those kept before."""
+        """Keep the conditions of all readings; `HostFailed` if this machine's differ from the stored ones."""
         if self.conditions is None:
             records.save(self.folder / CONDITIONS, here)
             self.conditions = here

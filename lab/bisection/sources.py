@@ -127,7 +127,7 @@ class Sources:
 
 
 def _is_read(name: str, read: Set[str], folders: Set[str]) -> bool:
-    """True for a file that a build reads: one that is noted, or one of kbuild's in a folder of such files."""
+    """True for a file that a build reads: a noted file, or kbuild's in a folder of such files."""
     if not build.is_input(name):
         return False
     if not read or name in read:

@@ -83,12 +83,12 @@ def _beside(difference: Difference, paths: Sequence[str]) -> list[str]:
 
 
 def likely(difference: Difference, numbers: Collection[int]) -> list[int]:
-    """Those of some hunks that are in a function whose cost changed."""
+    """The hunks, among some, in a function whose cost changed."""
     return [number for number in numbers if difference.hunks[number].functions & difference.functions.keys()]
 
 
 def by_suspicion(difference: Difference, numbers: Collection[int]) -> list[int]:
-    """Some hunks, those in functions whose cost changed first, then those that mention one."""
+    """Some hunks: first those in functions whose cost changed, then those that mention such a function."""
     named = difference.functions
 
     def score(number: int) -> float:
@@ -122,10 +122,11 @@ def _words(difference: Difference, numbers: Collection[int], side: str) -> set[s
 
 
 class Complaint(NamedTuple):
-    """Places and names in the errors of a failed build. targets: files that should be made.
+    """Places and names in the errors of a failed build. targets: files to make.
 
-    places: files and lines; of errors that miss nothing, if there are such.
-    names: identifiers. missing, twice: those that are not there, or there twice, and not only of another type.
+    places: files and lines, preferably of errors that miss nothing.
+    names: identifiers. missing, twice: the identifiers that are not there, or there twice, and not only of another
+    type.
     """
 
     places: list[tuple[str, int]]
@@ -151,7 +152,7 @@ def _names(errors: Sequence[str]) -> list[str]:
 
 
 def additions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
-    """The hunks to take, too: those that bring a name which a failed build misses, or remove one that it has twice.
+    """More hunks to take: they bring a name that a failed build misses, or remove one that it has twice.
 
     Hunks in which it fails are among them, although they are as the new end has them: hunks that they need were taken.
     """
@@ -174,9 +175,9 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
 
 
 def omissions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
-    """The taken hunks to leave: those that have a line at which a build fails, or are next to it in its file.
+    """The taken hunks to leave out: they have a line at which a build fails, or are next to it in its file.
 
-    Where there are none, those that have a name of it.
+    If there are none, the hunks that have a name of it.
     """
     found = [number for number, _ in _near(difference, taken, said, taken_ones=True)]
     if not found:

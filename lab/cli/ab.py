@@ -185,7 +185,7 @@ def _side_by_side(
 _WATCH_SEEDS = 6
 _POLL_S = 0.5
 _POLL_PAUSES = 3
-"""Pauses as long as a look: a kernel's worktree has 86,000 files, and each look asks for the times of all."""
+"""The pauses are as long as a look: a kernel's worktree has 86,000 files, and each look reads the times of all."""
 
 
 def _require_watchable(asked: ComparisonRequest, *, once: object) -> None:
@@ -244,7 +244,7 @@ def _warm(asked: ComparisonRequest, work: Work) -> None:
 
 
 def _turn(asked: ComparisonRequest, before: AbResult | None, work: Work) -> AbResult:
-    """Compare once. The base's guests of the last turn are not run again where they would be the same.
+    """Compare once. The base's guests of the last turn do not run again if they would be the same.
 
     A turn that does not build or is interrupted leaves no result: the next one begins with the next save.
     """
@@ -276,7 +276,7 @@ def _change(case: CaseResult, before: AbResult | None) -> str:
 
 
 def require_every_case(finished: AbResult) -> None:
-    """Raise the error of a result some of whose cases failed; the others are judged and stored by then."""
+    """Raise the error of a result with failed cases; the others are judged and stored by then."""
     failed = [case.failed for case in finished.failed if case.failed]
     if failed:
         folder, first = result_folders.open_folder(finished.result), failed[0]

@@ -72,9 +72,9 @@ def run(
 ) -> None:
     """Measure the cells that a plan's kernels lack, and write the atlas of each architecture: OUTPUT/ARCHITECTURE.json.
 
-    The stalest columns come first, and nothing is measured twice: a second call goes on where the first one stopped,
-    and a new package costs one column. Columns from another machine are taken over where guests have the same
-    fingerprint here. A new model version grows in OUTPUT/ARCHITECTURE.next.json, until it has every column.
+    The stalest columns come first, and nothing is measured twice: a second call continues where the first one stopped,
+    and a new package costs one column. Columns from another machine are taken over if guests have the same fingerprint
+    here. A new model version grows in OUTPUT/ARCHITECTURE.next.json, until it has every column.
 
     \b
     Example:
@@ -189,7 +189,7 @@ def bisect(
     share: str | None,
     as_json: bool,
 ) -> None:
-    """Find the commit of a case's step between two kernels, where a tree of `lab tree list` has both releases.
+    """Find the commit of a case's step between two kernels, if a tree of `lab tree list` has both releases.
 
     Between two sources of packages (src:), which have no history, it finds the hunks. With --data, the cause is written
     into that atlas. Exits 5 when there is no culprit.

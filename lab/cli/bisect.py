@@ -25,7 +25,7 @@ from lab.stats import defaults
 _PATHS = "lab.bisect.paths"
 _ARGUMENTS = "lab.bisect.arguments"
 _WHERE = ("--result", "--cluster", "--share")
-"""Options that say where a bisection is done: not repeated by the command that repeats it."""
+"""Options for the place of a bisection: the command that repeats it leaves them out."""
 
 
 class WithPaths(click.Group):

@@ -45,7 +45,7 @@ _FILES_NAMED = 8
 
 
 class Nothing(Exception):
-    """There is nothing to measure, which is no fault of the change. word: for the heading. reason: as Markdown."""
+    """There is nothing to measure, and the change is not to blame. word: for the heading. reason: as Markdown."""
 
     def __init__(self, word: str, reason: str) -> None:
         super().__init__(reason)
@@ -90,7 +90,7 @@ def ci(
     In a kernel checkout, --test is measured against the commit where it left --base. With --kernel, a program is: on
     two kernels, or its base's build and its own on one. Every option can be given by the environment, as LAB_CI_BUDGET.
 
-    Exits 1 for a regression and for nothing else. A base that cannot be found is no failure.
+    Exits 1 for a regression and for nothing else. A missing base is not a failure.
 
     \b
     Examples:
@@ -150,7 +150,7 @@ def _arms(
 
 
 def _revisions(base: str, test: str, tree: str | None, progress: Progress) -> tuple[list[str], str]:
-    """The full ids of the change and of the commit where it left its base: nobody's name goes into a spec."""
+    """The full ids of the change and of the commit where it left its base: no name from outside goes into a spec."""
     choice = trees.current() if tree is None else tree
     if tree is None and choice == trees.DEFAULT:
         raise UserError(f"{Path.cwd()} is no kernel checkout", hint="go to one, or give --tree, or --kernel SPEC")
@@ -166,7 +166,7 @@ def _revisions(base: str, test: str, tree: str | None, progress: Progress) -> tu
 
 
 def _parted(source: Repo, base: str, head: str) -> str:
-    """The commit where a change left its base; the base itself where the history is cut off before that."""
+    """The commit where a change left its base; the base itself if the history is cut off before that."""
     try:
         return source.git("merge-base", base, head)
     except CommandFailed:
@@ -194,7 +194,7 @@ def _plan(
 
 
 def _require_inputs_changed(plan: Plan) -> None:
-    """End here where no file that differs is one that a kernel is built from."""
+    """End here if no kernel is built from any of the differing files."""
     base, test = plan.base.spec.tree_source, plan.test.spec.tree_source
     if not base or not test or plan.base.spec.settings != plan.test.spec.settings:
         return
@@ -235,7 +235,7 @@ def _measured(plan: Plan, chosen: Path | None, work: Work, output: Path) -> tupl
 
 
 class _OverBudget(KeyboardInterrupt):
-    """Raised where Ctrl-C would be: what runs then is ended alike."""
+    """Raised in place of Ctrl-C: it ends running work in the same way."""
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def _limit(work: Work) -> Iterator[None]:
 
 
 def _require_kernels_differ(plan: Plan, arms: Sequence[Arm]) -> None:
-    """End here where both revisions give the same kernel."""
+    """End here if both revisions give the same kernel."""
     kernels = [arm.kernel for arm in arms]
     if plan.base.spec.settings or plan.test.spec.settings or not all(kernel.spec.tree_source for kernel in kernels):
         return
@@ -294,7 +294,7 @@ def _titled(word: str, reason: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """An error as Markdown: this is no verdict on the change."""
+    """An error as Markdown: this is not a verdict on the change."""
     text = error.message if isinstance(error, LabError) else str(error) or "interrupted"
     hint = f" ({markdown.code(visible_lines(error.hint))})" if isinstance(error, LabError) and error.hint else ""
     return f"{markdown.code(visible_lines(text))}{hint}\n\nThis says nothing about the speed of the change."

@@ -112,7 +112,7 @@ class _Builder:
 
 @contextmanager
 def _building(specs: Sequence[str]) -> Iterator[_Builder]:
-    """Build kernels at low priority as long as the block lasts; whatever ends it ends them."""
+    """Build kernels at low priority while the block lasts; its end, of any kind, ends them."""
     token = secrets.token_hex(8)
     with process.swept(variable=_TAG, value=token):
         builder = _Builder(

@@ -32,7 +32,7 @@ _AS_ROOT = f"as root, run `{shlex.quote(sys.executable)} -m lab doctor --install
 @click.option("--check", is_flag=True, help="With --fix or --restore: only list the changes.")
 @options.json_output
 def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool, check: bool, as_json: bool) -> int:
-    """Check this machine for every mode, with a remedy for whatever is missing. Exits 4 if something is missing.
+    """Check this machine for every mode, with a remedy for each missing thing. Exits 4 if something is missing.
 
     --install needs root or sudo. For vCPUs that contend it also unpacks QEMU of the release's backports into the
     cache. --fix and --restore need root (or sudo without a password), and exit 4 if nothing could be set or a switch
@@ -64,7 +64,7 @@ def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool
 
 
 def _install(qemu: str) -> None:
-    """Install the packages that are missing, and QEMU of the backports where the host's own cannot end turns."""
+    """Install the missing packages, and QEMU of the backports if the host's own cannot end turns."""
     password = _password() if (needed := set_up.needs_packages()) else None
     with Progress() as progress:
         if needed:
@@ -74,7 +74,7 @@ def _install(qemu: str) -> None:
 
 
 def _password() -> str | None:
-    """The password for sudo; None for root, and where sudo asks for none."""
+    """The password for sudo; None for root, and if sudo asks for none."""
     if os.geteuid() == 0:
         return None
     if shutil.which("sudo") is None:

@@ -85,8 +85,8 @@ def explain(
     --flame-graph, --speedscope and --folded have the calls that led to each function, from a guest of each arm that
     runs for them.
 
-    Kernels choose instructions by the features of their CPU: --cpu lists those that the modelled machine has and the
-    guests do not, and the functions that look for them, with or without a result.
+    Kernels choose instructions by the features of their CPU: --cpu lists the features that the modelled machine has and
+    the guests do not, and the functions that look for them, with or without a result.
 
     --false-sharing looks at one kernel: lines that came from another vCPU though nothing was used that it had written,
     with the members in them, and the functions that read and wrote these.

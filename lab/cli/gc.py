@@ -143,7 +143,7 @@ def _leftovers() -> Iterator[Item]:
 
 
 def _unfinished_files() -> Iterator[Path]:
-    """Files that a lab was killed in the middle of. Nobody writes one for a day."""
+    """Files that a lab was killed in the middle of. No lab writes one for a day."""
     for top in (paths.data_dir(), paths.cache_dir()):
         for folder, _, names in os.walk(top):
             for path in (Path(folder, name) for name in names if records.LEFTOVER.fullmatch(name)):
@@ -174,7 +174,7 @@ def _remove(path: Path) -> None:
 
 
 RECENT_S = 86400.0
-"""The age below which everything stays, however little space is left: somebody may be at work with it."""
+"""The age below which everything stays, however little space is left: another lab may be at work with it."""
 
 
 def choose(items: Sequence[Item], *, older_than_s: float, at_most: int | None, now: float) -> list[Item]:
@@ -240,7 +240,7 @@ class Size(click.ParamType[int]):
 @click.option("--dry-run", is_flag=True, help="Only list these files.")
 @options.json_output
 def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> None:
-    """Delete files that can be made again, or that nobody reads: kernels and the folders they are built in, guest
+    """Delete files that can be made again, or that nothing reads: kernels and the folders they are built in, guest
     images and the states of guests, a worker's copies, and the consoles of guests.
 
     Results stay, and files in use. --size does not delete files that were used within a day.

@@ -44,7 +44,7 @@ def build(
     share: str | None,
     as_json: bool,
 ) -> None:
-    """Make kernels ready to boot: build, or download, those that are not in the store.
+    """Make kernels ready to boot: build, or download, the ones that are not in the store.
 
     \b
     Example:
@@ -81,7 +81,7 @@ def _described(kernel: Kernel) -> dict[str, object]:
 @click.argument("words", metavar="[WORD]...", nargs=-1)
 @options.json_output
 def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, arch: str | None, as_json: bool) -> None:
-    """List the kernels in the store and the packages that were downloaded, or those that deb: specs can name.
+    """List the kernels in the store and the downloaded packages, or the packages that deb: specs can name.
 
     With --available, WORDs choose packages: each must be in the suite, the name or the version.
 

@@ -48,7 +48,7 @@ def list_command(as_json: bool) -> None:
 @click.argument("ref", metavar="NAME|FILE", shell_complete=options.complete_machine)
 @options.json_output
 def show_command(ref: str, as_json: bool) -> None:
-    """Show a machine: each value, and where it is from.
+    """Show a machine: each value, and its source.
 
     Example: lab machine show zen4
     """
@@ -162,7 +162,7 @@ def _host(shown: Machine) -> list[str]:
 
 
 def _mitigations(shown: Machine) -> list[str]:
-    """The text of each file of vulnerabilities under `mitigations=auto`, and where it is from."""
+    """The text of each file of vulnerabilities under `mitigations=auto`, and its source."""
     rows = [(f"mitigations.{name}", one.says, one.source) for name, one in shown.mitigations.items()]
     return ["", *columns(rows)] if rows else []
 

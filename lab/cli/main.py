@@ -1,4 +1,4 @@
-"""The command `lab`, and the one place where errors become messages and exit statuses."""
+"""The command `lab`, and the only place where errors become messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from click.shell_completion import (
 from lab import __version__
 from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided
 
-# What `git bisect run` takes for "stop", and no verdict on the commit.
+# `git bisect run` takes this status for "stop", and for no verdict on the commit.
 _SKIP, _ABORT = 125, 128
 
-# Imported when used: `lab --help` should not wait for what `lab ab` needs.
+# Imported when used: `lab --help` should not wait for the modules of `lab ab`.
 _COMMANDS = {
     "aa": "Compare a kernel with itself: the noise, and the smallest change that can be told.",
     "ab": "Compare two kernels on a workload.",
@@ -140,7 +140,7 @@ class BashCompletion(BashComplete):
     _typed = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor's, and what there is of that."""
+        """The words before the cursor's, and the typed part of that one."""
         line = os.environ["COMP_LINE"]
         words = split_arg_string(line)[1:]
         self._typed = words.pop() if words and not line[-1:].isspace() else ""
@@ -159,7 +159,7 @@ add_completion_class(BashCompletion)
 def main() -> NoReturn:
     """Run the command line and exit with the lab's statuses."""
     _require_streams()
-    # Like Ctrl-C: guests are stopped, what was measured is kept. nohup ignores SIGHUP, and so do we then.
+    # Like Ctrl-C: guests are stopped, measurements are kept. nohup ignores SIGHUP, and so do we then.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
@@ -167,7 +167,7 @@ def main() -> NoReturn:
 
 
 def _require_streams() -> None:
-    """Read and write UTF-8 whatever the locale, and refuse a standard output that is closed.
+    """Read and write UTF-8 in every locale, and refuse a closed standard output.
 
     The next file that is opened would take its number, and programs would write into that file.
     """
@@ -224,7 +224,7 @@ def _status_for_git(error: BaseException) -> int:
 
 
 def _run_for_git(arguments: list[str]) -> int:
-    """To `git bisect run` every small status speaks of the commit: misuse and failures of the lab must not."""
+    """For `git bisect run` every small status is about the commit: misuse and failures of the lab must not be."""
     try:
         status = _complete(arguments)
         # Else a reader that went away would be noticed, and made a status, by the interpreter.
@@ -244,7 +244,7 @@ def _complete(arguments: list[str]) -> int:
 
 
 def _status_of(error: BaseException) -> int:
-    """Say what went wrong; the status for it. Of a mistake of the lab's own the log has the traceback."""
+    """Print the error, and return its status. The log has the traceback of the lab's own mistakes."""
     match error:
         case LabError():
             _complain(error.message, error.hint, error.log)
@@ -274,7 +274,7 @@ def _status_of(error: BaseException) -> int:
 
 
 def _traceback_of(error: BaseException) -> Path | None:
-    """The file that the traceback of an error was written to; None if none can be, and stderr has it."""
+    """The file that the traceback of an error was written to; None if no file can be written, and stderr has it."""
     from lab.core import paths, records
 
     text = "".join(traceback.format_exception(error))
@@ -301,5 +301,5 @@ def _complain(message: str, hint: str | None, log: object) -> None:
     # Only now: help should not wait for what it does not need.
     from lab.core.text import visible_lines
 
-    with suppress(OSError):  # what stderr is redirected to is full, or gone
+    with suppress(OSError):  # the file that stderr is redirected to is full, or gone
         click.echo(visible_lines(text), err=True)

@@ -37,7 +37,7 @@ def nightly() -> None:
 def run(
     plan: Path, jobs: int | None, cluster: str | None, share: str | None, fail_on_regression: bool, as_json: bool
 ) -> int:
-    """Do tonight's work: fetch, build, measure, judge, bisect. A second call goes on where the first one stopped.
+    """Do tonight's work: fetch, build, measure, judge, bisect. A second call continues where the first one stopped.
 
     Exits 4 if a tip could not be measured. --cluster and --share override the plan's keys of those names.
 

@@ -348,7 +348,7 @@ def executor() -> Decorator:
 def work(
     jobs: int | None = None, budget: float | None = None, cluster: str | None = None, share: str | None = None
 ) -> Iterator[Work]:
-    """The means of a command, by its options, for as long as it works. budget: seconds from now."""
+    """The means of a command, by its options, while it works. budget: seconds from now."""
     deadline = time.monotonic() + budget if budget else None
     quiet = click.get_current_context().meta.get(_QUIET, False)
     with Progress(quiet=quiet) as progress, connect(cluster, share, progress) as executor:
@@ -407,7 +407,7 @@ def with_command(values: dict[str, Any]) -> dict[str, Any]:
 def measured(*, max_seeds: int, suite: str | None = None) -> Decorator:
     """The options of a measurement of several arms: workloads, cost model, threshold, seeds, and the means.
 
-    suite: measured where nothing else is named, in place of alloc-burst.
+    suite: measured if nothing else is named, in place of alloc-burst.
     """
     return together(
         click.option(

@@ -161,7 +161,7 @@ def _age_s(started: str) -> float:
 _INDENT = 4
 _MOST_NAMES = 3
 Row = tuple[str, str, str, str, str]
-"""Of a listed result: its beginning, name, verdict, workload, and arms."""
+"""A listed result's beginning, name, verdict, workload, and arms."""
 
 
 def _compared(r: AbResult) -> Row:
@@ -180,7 +180,7 @@ def _bisected(b: Answer) -> Row:
 
 
 def _cases(pairs: Iterable[tuple[str, str]]) -> str:
-    """The cases as `--workload` names them, those of each workload counted where they are many."""
+    """The cases as `--workload` names them; many cases of a workload appear as a count."""
     by_workload: dict[str, list[str]] = {}
     for workload, case in dict.fromkeys(pairs):
         by_workload.setdefault(workload, []).append(case)
@@ -221,7 +221,7 @@ def replay(
 ) -> None:
     """Measure a stored result again, guest by guest, and compare every number to the last digit.
 
-    A bundle (`lab report ID --format bundle`), as a folder or a file, is checked and then run from what is in it.
+    A bundle (`lab report ID --format bundle`), as a folder or a file, is checked and then run from its own files.
     Exits 4 if a number differs.
 
     \b

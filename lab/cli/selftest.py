@@ -62,7 +62,7 @@ class SelfTester:
         self.progress = progress
 
     def steps(self) -> Iterator[Step]:
-        """Do one step after the other. A step that fails is no reason not to try the next."""
+        """Do one step after the other; after a failed step, try the next."""
         todo: Mapping[str, Callable[[], Step]] = {
             "doctor": self.doctor,
             "KVM boot": self.kvm_boot,
@@ -169,7 +169,7 @@ class SelfTester:
 
 
 def _lab(*arguments: str, statuses: tuple[int, ...] = (0,)) -> Any:
-    """The document of a command of this lab; `HostFailed` with its error where it fails."""
+    """The document of a command of this lab; `HostFailed` with its error if it fails."""
     try:
         return json.loads(process.run([sys.executable, "-m", "lab", *arguments]))
     except process.CommandFailed as error:
@@ -207,7 +207,7 @@ def describe_host(qemu: str, root: Path = Path("/")) -> dict[str, str]:
 
 
 def anonymous(value: Any) -> Any:
-    """Texts, in whatever they are, without the names of this host and its user, and without the user's home."""
+    """Texts, in any container, without the names of this host and its user, and without the user's home."""
     if isinstance(value, dict):
         return {key: anonymous(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -244,8 +244,8 @@ def page(test: SelfTest, width: int) -> str:
 def selftest(rounds: int, qemu: str, output: Path, force: bool, as_json: bool) -> int:
     """Test this bench host: KVM, both modes, hardware events, and the host as a machine of the model.
 
-    Prints one page and writes one document, without names and serial numbers: both can be posted. What cannot be done
-    is named. Exits 4 if a step failed.
+    Prints one page and writes one document, without names and serial numbers: both can be posted. It names the steps
+    that cannot be done. Exits 4 if a step failed.
 
     \b
     Example:

@@ -5,10 +5,10 @@
 <share>/requests/<request>.json   the key of the kernel that a request led to
 <share>/sources/...               the packs of sources
 
-A file gets its name when all of it is there, and a kernel when all of its files are. What is fetched is verified by
-its digest. A source is one git tree, without its history: a pack of all of its files, or only of the files that
-differ from the first tree that was shared under that name. A worker makes a commit of its own of it to build from; the
-id of that commit is in no record.
+A file gets its name when all of it is there, and a kernel when all of its files are. Each fetched file is verified by
+its digest. A source is one git tree, without its history: a pack of all of its files, or only of the files that differ
+from the first tree that was shared under that name. A worker makes a commit of its own of it to build from; the id of
+that commit is in no record.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Share:
         with FileLock(own.with_suffix(".lock")):
             if not own.exists():
                 self._get(digest, own)
-            own.touch()  # under the lock; later it could create an empty file in place of one that `lab gc` removed
+            own.touch()  # under the lock; later it could create an empty file in place of a file that `lab gc` removed
         return own
 
     def _get(self, digest: str, target: Path) -> None:
@@ -147,7 +147,7 @@ class Share:
             self._write(self._path(folder, name), lambda to: self._fs.pipe_file(to, records.encode(value)))
 
     def load(self, folder: str, name: str, kind: type[T]) -> T | None:
-        """Read a record; None if there is none of that name."""
+        """Read a record; None if it does not exist."""
         path = self._path(folder, name)
         with self._translated_errors(f"cannot read {path}"):
             try:
@@ -187,7 +187,7 @@ class Share:
 
 
 def share_source(share: Share, source: TreeSource, tree_id: str) -> None:
-    """Put a git tree into the share, unless it is there: the source's own tree, or one that its pack builds on."""
+    """Put a git tree into the share, unless it is there: the source's own tree, or a tree that its pack builds on."""
     if share.load("sources", f"{tree_id}.json", SharedSource) is not None:
         return
     repo = trees.open_tree(source.tree).repo

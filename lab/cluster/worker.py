@@ -170,7 +170,7 @@ class WorkerTrouble(Exception):
 
 
 def pack(function: Callable[[Task], Result], task: Task) -> bytes:
-    """A task and its function for `perform`, in one piece that a scheduler of another version leaves as it is."""
+    """A task and its function for `perform`, in one piece, which a scheduler of another version does not change."""
     return pickle.dumps((function, task))
 
 
@@ -273,7 +273,7 @@ class BuildTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildResult:
-    """The end of a build: success without an error. missing: the git tree without which it could not begin."""
+    """The end of a build: success without an error. missing: the git tree that it needs to begin."""
 
     error: RemoteError | None = None
     log: bytes = b""

@@ -1,4 +1,4 @@
-"""Arms that are the same guest, whatever their specs say: found before anything boots."""
+"""Arms that are the same guest, although their specs differ: found before anything boots."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Machine = ExactMachine | LiveMachine
 
 
 def remark(base: KernelSpec, test: KernelSpec, workloads: Sequence[Workload], machine: Machine) -> str | None:
-    """The line that says that two specs are the same guest, and which settings change nothing; None if they differ.
+    """The line about two specs that are the same guest, with the settings that change nothing; None if they differ.
 
-    One compiler builds both. machine: of every guest. A default of the kernel's own is not known before it boots.
+    One compiler builds both. machine: that of every guest. A default of the kernel's own is not known before it boots.
     """
     one, other = dict(base.settings), dict(test.settings)
     if (base.source, base.kconfig) != (test.source, test.kconfig) or any(

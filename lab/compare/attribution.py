@@ -1,4 +1,4 @@
-"""Attributes the change of a case to functions: those that make most of it, and those that cancel out."""
+"""Attributes the change of a case to functions: to the ones that make most of it, and to pairs that cancel out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORTH_A_WORD = Fraction(1, 5)
 
 
 def cost_of(case: CaseResult) -> Cost | None:
-    """The cost that decides a case, as functions are counted in; None if its metric is no such cost."""
+    """The cost that decides a case, as functions are counted in; None if its metric is not such a cost."""
     if (other := costs.beside(case.primary.name)) is None:
         return None
     return "cycles" if other[0] == "instructions" else "instructions"
@@ -39,8 +39,8 @@ def cost_of(case: CaseResult) -> Cost | None:
 def cause_of(explanation: Explanation, case: CaseResult, cost: Cost) -> Cause | None:
     """The functions that make most of a change; None if they do not account for it.
 
-    Code that moved from one function to another is no cause: functions of which one gains what the other loses are
-    named as such.
+    Code that moved from one function to another is not a cause: the text names pairs of functions that gain and lose
+    alike as such.
     """
     rows = differing(explanation, cost)
     whole = explanation.delta(total(explanation.rows), cost)
@@ -72,8 +72,8 @@ def cause_of(explanation: Explanation, case: CaseResult, cost: Cost) -> Cause | 
 def attributed(folder: Path, result: AbResult, work: Work) -> tuple[AbResult, CaseExplanation | None]:
     """Explain the case that speaks for a finished result, and store the cause in its document.
 
-    The result stays as it is if no case changed, and if nothing is known of functions: in live mode, and without a
-    cost model.
+    The result stays as it is if no case changed, and if functions are not known: in live mode, and without a cost
+    model.
     """
     case = result.headline
     if case is None or result.live is not None or (cost := cost_of(case)) is None:
@@ -89,7 +89,7 @@ def attributed(folder: Path, result: AbResult, work: Work) -> tuple[AbResult, Ca
 
 
 def _cancelling(explanation: Explanation, rows: list[FunctionRow], cost: Cost) -> list[tuple[FunctionRow, FunctionRow]]:
-    """Pairs of functions, one of which is in one arm alone, that gain and lose alike; the largest first."""
+    """Pairs of functions that gain and lose alike, one of them in one arm alone; the largest first."""
     pairs: list[tuple[FunctionRow, FunctionRow]] = []
     for one, other in combinations(rows, 2):
         if any(row in pair for pair in pairs for row in (one, other)):

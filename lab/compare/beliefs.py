@@ -1,7 +1,7 @@
 """The CPU that a kernel believes in: the mitigations that guests report, beside those of the modelled machine.
 
-QEMU cannot show a guest all by which a kernel finds out what its CPU is vulnerable to. Where the kernel then does more
-or less than it would on the machine, its numbers are not the machine's, and no word of a verdict stands on them.
+QEMU cannot show a guest all signs by which a kernel finds its CPU's vulnerabilities. If the kernel then does more or
+less than on the machine, its numbers are not the machine's, and no verdict rests on them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IDLE = re.compile(
     r"|rsb filling|pbrsb-eibrs: |[a-z0-9]+: (disabled|not affected|vulnerable)"
 )
 
-# What the CPU does for the kernel at no instruction, or at one whose cost the model does not know.
+# Work of the CPU for the kernel at no instruction, or at an instruction whose cost the model does not know.
 _HARDWARE = frozenset({"enhanced / automatic ibrs", "bhi: bhi_dis_s", "clear cpu buffers"})
 
 
@@ -50,7 +50,7 @@ def reported(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def differences(found: Mapping[str, str], machine: Machine) -> dict[str, str]:
-    """The vulnerabilities against which a guest's kernel does something else than the machine's would, with both texts.
+    """The vulnerabilities that a guest's kernel treats otherwise than the machine's would, with both texts.
 
     A file that a kernel does not have, it does not have on the machine either.
     """
@@ -65,9 +65,9 @@ def differences(found: Mapping[str, str], machine: Machine) -> dict[str, str]:
 class Belief(Record, frozen=True, kw_only=True):
     """The CPU that a guest's kernel believes in, by the mitigations that it reports.
 
-    machine: the modelled one. wrong: the vulnerabilities against which the kernel does something else than the
-    machine's would. paid: the mitigations in force for which the CPU itself pays. unlisted: the machine's file lists no
-    mitigations, but the guest reports some.
+    machine: the modelled one. wrong: the vulnerabilities that the kernel treats otherwise than the machine's would.
+    paid: the mitigations in force that cost the CPU itself. unlisted: the machine's file lists no mitigations, but
+    the guest reports some.
     """
 
     machine: str
@@ -126,9 +126,9 @@ def uncounted(base: Belief, test: Belief, word: Outcome | None) -> list[str]:
 
 
 def weigh(primary: Comparison, found: Mapping[str, Belief]) -> Comparison:
-    """A case's primary metric: `unknown` where a guest believes in another CPU than the machine, with the reason.
+    """A case's primary metric: `unknown` if a guest believes in another CPU than the machine, with the reason.
 
-    So it is where the CPU of one arm alone pays for mitigations: the model counts instructions, and they take none.
+    So it is if the CPU of one arm alone pays for mitigations: the model counts instructions, and they take none.
     found: of both arms by their names, base first; nothing is weighed without one of them.
     """
     if len(found) != 2 or primary.verdict is None:

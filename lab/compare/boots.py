@@ -33,9 +33,9 @@ _LEAST_FREE = 32 << 20
 class GuestSetup:
     """The guests of one workload: the part that all of its boots share.
 
-    guest: of every boot, but for its cpu_set and an arm's own settings.
+    guest: that of every boot, except for its cpu_set and an arm's own settings.
     packed_root: the root that guests unpack; root: the folder that virtme-ng takes for one.
-    cpu_sets: one that the arms take in turn, or one for each arm.
+    cpu_sets: one set that the arms take in turn, or one for each arm.
     perf: the events that `perf stat` counts around every case; without any it is not run.
     profiled: `perf record` runs around every case.
     """
@@ -72,7 +72,7 @@ class BootRecord(Record, frozen=True, kw_only=True):
     vng, argv: the commands that made and started the guest.
     values: by case and metric, of each iteration in order; None if an optional metric was not printed.
     unsupported: the errors of the cases that the kernel does not offer.
-    failure: why the guest died, in which case nothing else is known of it.
+    failure: the reason why the guest died; then nothing else is known of it.
     """
 
     schema: int = 1
@@ -115,7 +115,7 @@ def record_path(folder: Path, name: str) -> Path:
 class Job:
     """The work of one guest: every case that many times, in an order that the seed gives.
 
-    may_lack: a case that the kernel does not offer is recorded as such, and is no failure of the guest.
+    may_lack: a case that the kernel lacks is recorded as such, and is not a failure of the guest.
     """
 
     cases: Sequence[Case]
@@ -132,7 +132,7 @@ def boot(setup: GuestSetup, arm: Arm, job: Job, *, name: str, cpu_set: CpuSet, r
     folder = runs.guest_folder(setup.folder, name)
     shutil.rmtree(folder, ignore_errors=True)
     paths.require_space(setup.folder, _LEAST_FREE, "a guest")
-    # QEMU makes the socket by which it is controlled by the umask: nobody else may come near it.
+    # QEMU makes its control socket by the umask: no other user may come near it.
     folder.mkdir(mode=0o700, parents=True)
     record_path(setup.folder, name).parent.mkdir(exist_ok=True)
     composed, argv = live_machine.compose(
@@ -260,7 +260,7 @@ def collect(
 ) -> dict[str, dict[str, list[float | None]]]:
     """Each metric of each iteration, from a report with that many of every case; `GuestFailed` if one is missing.
 
-    counted: by perf in each case of the report, where it ran.
+    counted: by perf in each case of the report, if it ran.
     """
     events = {id(outcome): reading for outcome, reading in zip(report.cases, counted, strict=False)}
     values: dict[str, dict[str, list[float | None]]] = {case.name: {} for case in cases}

@@ -43,7 +43,7 @@ class CauseFunction(Record, frozen=True, kw_only=True):
 class Cause(Record, frozen=True, kw_only=True):
     """The functions that make most of a case's change, the largest first.
 
-    case: its full name. cancelling: two functions, one of which gains the loss of the other, as moved code does.
+    case: its full name. cancelling: two functions; one gains the loss of the other, as moved code does.
     """
 
     case: str

@@ -1,7 +1,7 @@
 """Noise certificates: the difference between two runs of one kernel on this host, and the smallest change it can find.
 
-`lab aa` makes them for the host's setup at that time; later verdicts of live mode quote them. Those of builds, which
-compare a kernel with itself in another layout, tell bisections in live mode how far layouts are apart.
+`lab aa` makes them for the host's setup at that time; later verdicts of live mode quote them. Certificates of builds,
+which compare a kernel with itself in another layout, tell bisections in live mode how far layouts are apart.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _certificate(result: AbResult, case: CaseResult, present: dict[str, str]) ->
 
 
 def _log_ratios(case: CaseResult) -> list[float | None]:
-    """The log ratio of every pair, None if it has none."""
+    """The log ratio of every pair; None for a pair without one."""
     pairs = zip(case.primary.base, case.primary.test, strict=True)
     return [math.log(t / b) if b and t and b > 0 and t > 0 else None for b, t in pairs]
 
@@ -270,9 +270,9 @@ def _of_one_kernel(accelerator: str, *, duet: bool, host: str) -> list[Certifica
 def quote(
     case: str, present: Mapping[str, str], *, accelerator: str, duet: bool, rounds: int, host: str | None = None
 ) -> str | None:
-    """The quote from this host's certificate for a verdict over so many rounds; None if there is none.
+    """The quote from this host's certificate for a verdict over so many rounds; None without one.
 
-    The one of the host as it is set up now; else the newest, with the changes since.
+    It is the certificate of the host's present setup; else the newest, with the changes since.
     """
     ours = _of_one_kernel(accelerator, duet=duet, host=host or platform.node())
     fitting = [one for one in ours if one.case == case]
@@ -293,7 +293,7 @@ def layouts_sd(
     """The standard deviation of the logs of kernels that differ in their layout alone; None if it is not known.
 
     By this host's certificates of builds, as it is set up now. A shift is the difference of two such kernels, so it has
-    twice their variance, and that of its own error.
+    twice their variance, and the variance of its own error.
     """
     squares = [
         (one.shift**2 - one.shift_sd**2) / 2

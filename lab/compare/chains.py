@@ -21,7 +21,7 @@ from lab.core.executor import Work
 from lab.guests.plugin import Calls, Window
 
 Stack = tuple[FunctionKey, ...]
-"""Functions from the outermost call to the one that was executed."""
+"""Functions from the outermost call to the executed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The check of a workload: its file, its files in the guest, and on request one case of it in a real guest.
 
 A program may choose its own amount of work by the clock. In exact mode the clock is a count of instructions, so such a
-program does less where each instruction costs more, and its numbers per operation are of another mix. Two guests whose
-clocks run at different rates tell: a fixed amount of work is the same in both.
+program does less if each instruction costs more, and its numbers per operation are of another mix. Two guests whose
+clocks run at different rates show it: a fixed amount of work is the same in both.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _SLOWER = 2
 
 _OPERATIONS_APART = 0.01
 _INSTRUCTIONS_APART = 0.1
-"""Of a program that counts no operations: waiting and starting differ a little with the rate of the clock."""
+"""For a program that counts no operations: waiting and starting differ a little with the rate of the clock."""
 
 
 class WorkloadCheck(Record, frozen=True, kw_only=True):
-    """A sound workload. slice_mb: the size of its guest's root. metrics: those of the case that ran.
+    """A sound workload. slice_mb: the size of its guest's root. metrics: the numbers of the case that ran.
 
     clocked: the case does as much work as the clock lets it; None if it was not run.
     """
@@ -248,13 +248,13 @@ def _what_to_do(kernel: Kernel, option: str) -> str:
 
 
 def _require_name(workload: Workload, case: Case, root: Path) -> None:
-    """A case that was made up on the spot must be one that the program knows, where the program can list them."""
+    """The program must know a case that was made up on the spot, if it can list its cases."""
     if not workload.case_names or any(known == case for known in workload.cases):
         return
     try:
         known = initrd.run_inside(root, workload.program, workload.case_names).split()
     except (LabError, initrd.MissingFile):
-        return  # this machine cannot run the guest's programs; the guest will say what is wrong
+        return  # this machine cannot run the guest's programs; the guest will report the error
     if case.name not in known:
         raise UserError(
             f"workload {workload.name} has no case {case.name!r}",

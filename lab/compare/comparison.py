@@ -28,7 +28,7 @@ class Guests(Protocol):
     def measure(self, work: Work) -> None:
         """Run guests until every case is decided, or no seed, round or time is left.
 
-        What is on disk already is not run again. Raises `HostFailed` if there is nothing to judge then.
+        Guests that are on disk already do not run again. Raises `HostFailed` if there is nothing to judge then.
         """
 
     def judge(self, work: Work) -> Finding:
@@ -96,6 +96,6 @@ def measure_part(plan: Plan, folder: Path, work: Work) -> AbResult:
 
 
 def measure_aloud(plan: Plan, folder: Path, work: Work) -> AbResult:
-    """Measure for a command: announce the guests, and say how to go on after a stop."""
+    """Measure for a command: announce the guests, and say how to continue after a stop."""
     with result_folders.kept(folder, work.progress):
         return measure(plan, folder, work, aloud=True)

@@ -1,7 +1,7 @@
 """Guests whose vCPUs contend: verdicts that rest on the price of a move, and each case over the numbers of vCPUs.
 
-The price of a move decides who has a line when, so cycles at another price are no other sum of the same events: guests
-run again, with one seed or three, at both ends of the price's range.
+The price of a move decides who has a line when, so cycles at another price are not another sum of the same events:
+guests run again, with one seed or three, at both ends of the price's range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lab.stats.verdict import Comparison, Metric
 from lab.workloads.spec import Case
 
 _FIRST, _MORE = (1,), (2, 3)
-"""The seeds at another price. Where the first one has another sign, the one in the middle of three decides."""
+"""The seeds at another price. If the first one has another sign, the middle one of three decides."""
 
 SPEEDUP = Metric(name="speedup", unit="times one vCPU", better="higher")
 

@@ -48,7 +48,7 @@ class _File(Record, frozen=True, kw_only=True):
 class Mechanism(Record, frozen=True, kw_only=True):
     """A counter that moved: means of both arms over the seeds or blocks that both have.
 
-    ratio: test / base, None from zero. meaning, source: empty for a counter that nobody has described.
+    ratio: test / base, None from zero. meaning, source: empty for an undescribed counter.
     """
 
     name: str
@@ -98,7 +98,7 @@ def kernel_counters(runs: Iterable[Run], case: CaseResult, known: Collection[str
 
 
 def ranked(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The secondary metrics among the comparisons, the one that moved most first."""
+    """The secondary metrics among the comparisons, the largest movement first."""
     return sorted((c for c in comparisons if not c.primary), key=lambda c: (-movement(c), c.name))
 
 
@@ -159,7 +159,7 @@ def percentiles(case: CaseResult) -> dict[str, list[tuple[float, Comparison]]]:
 
 
 def mechanisms(comparisons: Iterable[Comparison]) -> list[Mechanism]:
-    """The counters among a case's comparisons that moved, the one that moved most first.
+    """The counters among a case's comparisons that moved, the largest movement first.
 
     A counter is in `counters.toml`, or has no better side: a faster clock is not an explanation.
     """

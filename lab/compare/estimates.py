@@ -34,9 +34,9 @@ _CROWDED = 1.2
 class _Table(Record, frozen=True, kw_only=True):
     """`workloads/seconds.toml`.
 
-    built, package: a guest that does nothing, by its kernel. restored: a guest that goes on from a kept state.
+    built, package: a guest that does nothing, by its kernel. restored: a guest that continues from a kept state.
     case: of a user's workload. model: the cost of each, as a factor.
-    workload: the guest of each case with a built kernel; where cases share one, `guest` and `each` of them.
+    workload: the guest of each case with a built kernel; if cases share one, `guest` and `each` of them.
     """
 
     schema: int
@@ -71,7 +71,7 @@ def guest_seconds(
 ) -> float:
     """The seconds that guests of a kernel take on an idle core.
 
-    built: their kernel is the lab's own, which boots sooner. boots_once: all but the first go on from its state.
+    built: their kernel is the lab's own, which boots sooner. boots_once: all but the first continue from its state.
     """
     first, other = (
         _by_table(workload, cases, built=built, model=model, booted=booted) for booted in (True, not boots_once)
@@ -92,7 +92,7 @@ def planned_seconds(
 
 
 def crowding(work: Work) -> float:
-    """The factor by which guests take longer beside the machine's present load; 1 where others run them."""
+    """The factor by which guests take longer beside the machine's present load; 1 if other machines run them."""
     if work.executor is not None:
         return 1.0
     return max(1.0, (os.getloadavg()[0] + work.jobs) / (os.cpu_count() or 1))
@@ -101,7 +101,7 @@ def crowding(work: Work) -> float:
 def announced(guests: int, there: int, likely_s: float, more_s: float, work: Work) -> str:
     """Guests, and the time that they take. more_s: processor seconds of further guests, for cases that stay undecided.
 
-    there: of the guests, those that an earlier command ran.
+    there: the guests that an earlier command ran.
     """
     crowded = crowding(work)
     beside = " beside other work" if crowded > _CROWDED else ""
@@ -126,7 +126,7 @@ def learn(
         timing = Timing(table=_table_digest(), guests=before.guests + 1 if before else 1, factor=factor)
         records.save(_memo_path(workload.name), timing)
     except (OSError, LabError):
-        return  # a full disk is found where it matters; another user's store can be read only
+        return  # later writes find a full disk; another user's store can be read only
 
 
 def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: str, booted: bool) -> float:
@@ -146,7 +146,7 @@ def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: 
 
 
 def _factor(workload: Workload) -> float:
-    """By this machine's memo of the workload, else by those of the lab's own workloads, else that of the table."""
+    """The factor of this machine's memo of the workload, else of the lab's own workloads, else of the table."""
     if (memo := _memo(workload.name)) is not None:
         return memo.factor
     memos = filter(None, map(_memo, _table().workload))

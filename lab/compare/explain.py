@@ -40,15 +40,15 @@ MILLI = 1000
 """The plugin counts thousandths of a modelled cycle, because those are integers."""
 
 LEAST = Fraction(1, 200)
-"""The least part of all that moved that a difference needs for a line of its own."""
+"""The least share of the whole movement for which a difference has a line of its own."""
 
 
 class FunctionRow(Record, frozen=True, kw_only=True):
     """The cost of one function in each arm: whole sums over all operations, exact.
 
     cycles: in the explanation's unit.
-    calls: entries at its first instruction; 0 when it did not run, None when it ran without such an entry (it was
-    running already, or only a piece ran that the compiler split off).
+    calls: entries at its first instruction; 0 if it did not run, None if it ran without such an entry (it was running
+    already, or only a piece ran that the compiler split off).
     """
 
     name: str
@@ -72,7 +72,7 @@ class FunctionRow(Record, frozen=True, kw_only=True):
 
 
 class Initcall(Record, frozen=True, kw_only=True):
-    """One of the kernel's initcalls: microseconds of guest time in each arm, None if the kernel has none such."""
+    """One of the kernel's initcalls: microseconds of guest time in each arm, None if the kernel lacks it."""
 
     name: str
     base: int | None
@@ -87,7 +87,7 @@ class Initcall(Record, frozen=True, kw_only=True):
 
 
 class Explanation(Record, frozen=True, kw_only=True):
-    """All functions of both arms, the ones that contribute most to the difference first.
+    """All functions of both arms, the largest part of the difference first.
 
     cycle_units: how many of the rows' units make one modelled cycle.
     """
@@ -126,11 +126,11 @@ class Explanation(Record, frozen=True, kw_only=True):
         return found
 
     def delta(self, row: FunctionRow, cost: Cost = "cycles") -> Fraction:
-        """Test minus base, per operation: positive where the test kernel costs more."""
+        """Test minus base, per operation: positive if the test kernel costs more."""
         return self.per_operation(row, "test", cost) - self.per_operation(row, "base", cost)
 
     def share(self, row: FunctionRow, cost: Cost = "cycles") -> Fraction | None:
-        """A row's part of the whole difference; negative where it works against it, None when there is none."""
+        """A row's part of the whole difference; negative if it works against it, None without a difference."""
         whole = self.delta(total(self.rows), cost)
         return self.delta(row, cost) / whole if whole else None
 
@@ -154,11 +154,11 @@ FunctionKey = tuple[Space, str]
 
 
 def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_units: int = MILLI) -> Explanation:
-    """Both profiles by function, sorted by what each function adds to the difference of `cost` per operation.
+    """Both profiles by function, sorted by each function's part of the difference of `cost` per operation.
 
     Functions meet by their name in the source (see `symbols.base_name`); functions of one name in one space
     are one row. Code that no table knows is a row of its own, so the rows' sums are the profiles' sums.
-    ValueError when an arm has no operations: nothing can be said per operation.
+    ValueError if an arm has no operations: there are no numbers per operation.
     """
     if base.operations < 1 or test.operations < 1:
         raise ValueError(f"no operations to divide by: base {base.operations}, test {test.operations}")
@@ -240,7 +240,7 @@ def total(rows: Iterable[FunctionRow], *, name: str = "total", space: Space = "k
 
 
 def differing(explanation: Explanation, cost: Cost = "cycles", *, least: Fraction = LEAST) -> list[FunctionRow]:
-    """Only the rows that differ, by at least that part of all that moved; none when the arms are the same."""
+    """Only the rows that differ, by at least that share of the movement; none if the arms are the same."""
     bound = least * explanation.movement(cost)
     return [
         row for row in by_cost(explanation, cost) if (delta := abs(explanation.delta(row, cost))) > 0 and delta >= bound
@@ -257,7 +257,7 @@ def initcalls(base: Mapping[Call, int], test: Mapping[Call, int]) -> list[Initca
 
 
 def largest_initcalls(rows: Sequence[Initcall], most: int = 10) -> list[Initcall]:
-    """Those that moved most, then the sum of the others, the rest of the boot, and the sum of all.
+    """The initcalls that moved most, then the sum of the others, the rest of the boot, and the sum of all.
 
     An asynchronous call is in no sum: initcalls wait for it, or it runs while they do.
     """
@@ -360,9 +360,9 @@ def find(
     model: str | None = None,
     cost: Cost = "cycles",
 ) -> CaseExplanation:
-    """Explain one case of a finished result: the one named, else the one that changed most.
+    """Explain one case of a finished result: the named one, else the one with the largest change.
 
-    machine, model: of the cost model; None for those of the result, or the whole model.
+    machine, model: the cost model's; None for the result's, or the whole model.
     """
     chosen = profiles.choose(result, case)
     found = profiles.collect(folder, chosen, work, machine=machine, model=model)

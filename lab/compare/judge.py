@@ -117,7 +117,7 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
 def metrics_of(
     workload: Workload, own: Sequence[spec.Metric], *, modelled: bool, by: str | None = None
 ) -> list[Metric]:
-    """Metrics to compare: modelled ones first, the one that decides among them, where a model is run; then own ones.
+    """Metrics to compare: modelled ones first, with the deciding one, if a model runs; then own ones.
 
     by: the deciding count, cycles or instructions; the name of a metric leaves the workload's own choice.
     """
@@ -129,7 +129,7 @@ def metrics_of(
 
 
 def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric:
-    """The metric that decides in a workload: the one asked for, or the primary one."""
+    """The metric that decides in a workload: the requested one, or the primary one."""
     known = metrics_of(workload, workload.metrics, modelled=modelled, by=name)
     if name is None or name in costs.BASES:
         if name == "cycles" and not modelled:
@@ -142,7 +142,7 @@ def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric
         if metric.name == name:
             return Metric(name=name, unit=metric.unit, better=metric.better, primary=True)
     if workload.open_metrics:
-        # Only its runs tell its other metrics; nothing is known of them.
+        # Only its runs have its other metrics; they are not known.
         return Metric(name=name, unit="as printed", better="neither", primary=True)
     raise UserError(
         f"workload {workload.name} has no metric {name!r}" + ("" if modelled else " without a cost model"),
@@ -155,7 +155,7 @@ def metric_of(workload: Workload, name: str | None, *, modelled: bool) -> Metric
 
 
 def count_remarks(primary: Comparison, count: Comparison | None) -> list[str]:
-    """A line where modelled cycles are the same and the instructions are not."""
+    """A line if modelled cycles are the same and the instructions are not."""
     moved = count is not None and primary.verdict == Outcome.SAME and count.is_change
     return [verdict.count_remark(count)] if count and moved else []
 
@@ -176,7 +176,7 @@ def boot_remarks(series: Sequence[Series], arms: Sequence[Arm]) -> list[str]:
 
 
 def with_code_remarks(cases: list[CaseResult], series: Sequence[Series], progress: Progress) -> list[CaseResult]:
-    """The cases, with a line where the program's own code differs between the arms or the seeds."""
+    """The cases, with a line if the program's own code differs between the arms or the seeds."""
     modelled = [(one, case) for one in series if one.bench.instrument for case in one.cases]
     found = {(one.bench.workload.name, case.name): code_remarks(one, case, progress) for one, case in modelled}
     return [

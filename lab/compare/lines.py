@@ -24,9 +24,9 @@ LEAST = 0.02
 
 
 class Moves(Record, frozen=True, kw_only=True):
-    """Moves of cache lines at a place, per operation. lost: cycles until a line had arrived or a loop went on.
+    """Moves of cache lines at a place, per operation. lost: cycles until a line had arrived or a loop continued.
 
-    held: cycles that a lock there was held.
+    held: cycles for which a lock there was held.
     """
 
     moved: float = 0.0
@@ -48,7 +48,7 @@ class MetLine(Record, frozen=True, kw_only=True):
 
 
 class Access(Record, frozen=True, kw_only=True):
-    """A member of a line, and the functions whose loads and stores of it moved the line, those that did most first."""
+    """A member of a line, and the functions whose loads and stores of it moved the line, the most frequent first."""
 
     member: str
     readers: list[str]
@@ -79,7 +79,7 @@ class _Sum:
 
 
 def met(base: ArmProfile, test: ArmProfile) -> list[MetLine]:
-    """The places where lines moved, those that moved most in either arm first."""
+    """The places where lines moved, the most moves in either arm first."""
     sums = {"base": _by_place(base), "test": _by_place(test)}
     operations = {"base": base.operations, "test": test.operations}
     found = []

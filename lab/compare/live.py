@@ -116,14 +116,14 @@ _BOOT_S, _SAMPLE_S = 2.0, 0.5
 
 
 class _Covariates(Record, frozen=True, kw_only=True):
-    """The covariates of a comparison by case, as they were when it began: `covariates.json`."""
+    """The covariates of a comparison by case, at its beginning: `covariates.json`."""
 
     schema: int = 1
     covariates: dict[str, Covariate]
 
 
 def covariates_of(folder: Path, cases: Collection[str], plan: Plan, qemu: str) -> dict[str, Covariate]:
-    """The covariates of a comparison: those of the host's certificates, or none for a certificate itself.
+    """The covariates of a comparison: the ones in the host's certificates, or none for a certificate itself.
 
     A comparison that is resumed keeps its own.
     """
@@ -213,7 +213,7 @@ class LiveComparison:
             raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {reference}`")
 
     def judge(self, work: Work) -> Finding:
-        """Judge every case, and all of them together; profiles are recorded first, if they are asked for."""
+        """Judge every case, and all of them together; profiles are recorded first, if requested."""
         plan, rounds = self.plan, self.runner.rounds
         profiles = _profiles(self.guests, work.progress) if self.live.perf_record else {}
         cases, overall = judge(rounds, self.guests.setups, plan)
@@ -273,7 +273,7 @@ def _with_unsupported(
     lacking: Mapping[str, Mapping[str, str]],
     plan: Plan,
 ) -> list[CaseResult]:
-    """All cases that were chosen: those that were measured, and those that no kernel or live mode has numbers of.
+    """All chosen cases: the measured ones, and the ones without numbers in any kernel or in live mode.
 
     lacking: errors of the cases that a kernel does not offer, by case and arm.
     """

@@ -68,7 +68,7 @@ def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
 
 
 def plan(chosen: Chosen, accelerator: Accelerator, cpus: int | None, **more: Any) -> LivePlan:
-    """A plan of live mode for this host, refused where the host is too small. cpus: of a guest; 0 for the host's."""
+    """A plan of live mode for this host, refused if the host is too small. cpus: a guest's; 0 for the host's."""
     seed = random.SystemRandom().randrange(1 << 31)
     made = LivePlan(accelerator=accelerator, vcpus=cpus or None, mirror=cpus == 0, seed=seed, **more)
     check(chosen, made)

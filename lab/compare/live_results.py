@@ -1,4 +1,4 @@
-"""The part of a result that only live mode has: its rounds, boots and commands, and the host's state meanwhile."""
+"""The part of a result that only live mode has: its rounds, boots and commands, and the host's state during them."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class ModelCheck(Record, frozen=True, kw_only=True):
 class Live(Record, frozen=True, kw_only=True):
     """The part of a result that only live mode has. commands: by workload and arm. sampling, profiles: by case.
 
-    planned_rounds: that verdicts are about, see `lab.stats.sequential`; None: it ended before they could be planned.
-    model_checks: by case and arm, where a PMU counted instructions.
+    planned_rounds: the number that verdicts are about, see `lab.stats.sequential`; None if it ended before a plan.
+    model_checks: by case and arm, if a PMU counted instructions.
     certificates: by case, the words of this host's noise certificate. covariates: by case, the control whose
     difference was taken off.
     """

@@ -72,7 +72,7 @@ def _with_suffixes(kernel: KernelSpec, text: str) -> KernelSpec:
 def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
     """Carry out a plan in its result folder; guests that ended are not run again.
 
-    A guest that fails takes its arm's cells of that workload with it; all others go on.
+    A guest that fails takes its arm's cells of that workload with it; all others continue.
     """
     clock, name = Clock(), result_folders.reference(folder)
     guests = prepare(plan, folder, work)
@@ -171,7 +171,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
 
 
 def _with_code_remarks(cell: Cell, guests: ExactGuests, plan: MatrixPlan, work: Work) -> Cell:
-    """A cell, with a line where the program's own code differs from the baseline's or between seeds."""
+    """A cell, with a line if the program's own code differs from the baseline's or between seeds."""
     if not cell.comparison:
         return cell
     one = next(series for series in guests.series if series.bench.workload.name == cell.workload)

@@ -188,12 +188,12 @@ class Cell(Record, frozen=True, kw_only=True):
     values: the metric by seed, as measured (None if it was not a number).
     mean: over the seeds that all arms with runs of this case have, so that cells are comparable.
     comparison: with the baseline arm; None for the baseline itself, and without numbers to compare.
-    instructions: the same of the count of instructions, where the metric is modelled cycles that may decide.
+    instructions: the same for the count of instructions, if the metric is modelled cycles that may decide.
     holm: True if a change is beyond chance over all cells; None without a change.
     failed: the reason for missing numbers. unsupported: it is that the kernel lacks something that the case needs.
     means: of every metric of the runs.
     notes: differences of the arm and the baseline besides the metric.
-    whole: the whole cost against the baseline, where a model was run.
+    whole: the whole cost against the baseline, if a model ran.
     """
 
     arm: str

@@ -38,13 +38,13 @@ class Request(MeasureOptions, Generic[P], frozen=True, kw_only=True):
 
     @property
     def architectures(self) -> list[str]:
-        """The architectures asked for, each once; `UserError` for one that is not known."""
+        """The requested architectures, each once; `UserError` for an unknown one."""
         names = [name for name in (self.arch or "").split(",") if name]
         return [architecture.load(name).name for name in dict.fromkeys(names)]
 
     @property
     def kernels(self) -> Sequence[str | KernelSpec]:
-        """The kernels asked for, in the order in which `plan` takes them."""
+        """The requested kernels, in the order in which `plan` takes them."""
         raise NotImplementedError
 
     def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> P:
@@ -103,7 +103,7 @@ def plan_of(asked: Request[P], progress: Progress) -> P:
 
 
 def _contending(asked: Request[P]) -> Request[P]:
-    """The request whose workloads name their vCPUs (`contention@4`), where `--cpus` asks for guests of exact mode."""
+    """The request whose workloads name their vCPUs (`contention@4`), if `--cpus` asks for guests of exact mode."""
     if asked.cpus is None or asked.mode != "exact":
         if isinstance(asked.cpus, tuple):
             raise UserError("several numbers of --cpus require --mode exact", hint="compare one after another")

@@ -1,6 +1,6 @@
 """Stored results: one folder each, filled while measuring, never half-written.
 
-<id>/plan.json          what was asked for, resolved: enough to go on, or to do it all again
+<id>/plan.json          the request, resolved: enough to continue, or to repeat everything
 <id>/runs/*.json        every guest's raw report, saved as soon as the guest ended
 <id>/boots/*.json       live mode: the same of every boot, and rounds/*.json of every round
 <id>/horizon.json       live mode: how many rounds are planned
@@ -73,7 +73,7 @@ def results_dir() -> Path:
 
 
 def new_folder(chosen: Path | None) -> Path:
-    """A fresh result folder: the one asked for, or a new one named by time."""
+    """A fresh result folder: the requested one, or a new one named by time."""
     if chosen is not None:
         _require_unused(chosen)
         (chosen / "runs").mkdir(parents=True, exist_ok=True)
@@ -85,9 +85,10 @@ def new_folder(chosen: Path | None) -> Path:
 
 
 def open_folder(reference: str, *, unfinished: bool = False) -> Path:
-    """The folder of a result, by id, unique beginning of one, `latest`, or path.
+    """The folder of a result, by id, the unique beginning of an id, `latest`, or path.
 
-    `latest` is the newest finished one, or with `unfinished` the newest that can go on; the newest of all without one.
+    `latest` is the newest finished one, or with `unfinished` the newest that can continue; without one the newest of
+    all.
     """
     if (Path(reference) / "plan.json").is_file():
         return Path(reference).resolve()
@@ -109,7 +110,7 @@ def open_folder(reference: str, *, unfinished: bool = False) -> Path:
 
 
 def is_finished(folder: Path) -> bool:
-    """True of a result that has its document; another can go on."""
+    """True for a result that has its document; another can continue."""
     return (folder / "result.json").exists()
 
 
@@ -119,13 +120,13 @@ def unfinished() -> list[Path]:
 
 
 def delete(folder: Path) -> None:
-    """Delete a result with all that was measured for it; one that is being written to is refused."""
+    """Delete a result with all its measurements; a result that is being written is refused."""
     with claimed(folder):
         shutil.rmtree(folder)
 
 
 def reference(folder: Path) -> str:
-    """The name of a result on the command line: its id where results usually are, else the folder."""
+    """The name of a result on the command line: its id in the usual folder, else the folder."""
     return folder.name if folder.parent == results_dir() else str(folder)
 
 
@@ -150,9 +151,9 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept(folder: Path, progress: Progress) -> Iterator[None]:
-    """Around measuring: after a stop, say that results are kept and how to go on. A folder without anything is deleted.
+    """Around measuring: after a stop, say that results are kept and how to continue. An empty folder is deleted.
 
-    A request that cannot work is not to go on.
+    A request that cannot work cannot continue.
     """
     try:
         yield

@@ -76,9 +76,9 @@ class ArmResult(Record, frozen=True, kw_only=True):
 
 
 def compiler_note(arms: Sequence[ArmResult]) -> str | None:
-    """The warning that arms are of several compilers; None if all are of one, or the lab built them all."""
+    """The warning that arms are of several compilers; None if one compiler built all, or the lab did."""
     named = {version for arm in arms if (version := compilers.version_in(arm.compiler or ""))}
-    # Who has the lab build with two compilers wants to know their effect.
+    # A user who has the lab build with two compilers wants to know their effect.
     if len(named) < 2 or all(arm.commit for arm in arms):
         return None
     return f"another compiler and configuration ({', '.join(sorted(named))}): differences below 10 % mean little"
@@ -173,7 +173,7 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
 
 
 class FailedCase(Record, frozen=True, kw_only=True):
-    """The reason why a case has no numbers. arms: those that it failed in. log: a file of the result folder."""
+    """The reason why a case has no numbers. arms: the arms in which it failed. log: a file of the result folder."""
 
     arms: list[str]
     kind: GuestFailure
@@ -191,7 +191,7 @@ class FailedCase(Record, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """`failed`, or `unsupported` where the kernel lacks something that the case needs."""
+        """`failed`, or `unsupported` if the kernel lacks something that the case needs."""
         return "unsupported" if self.kind == GuestFailure.UNSUPPORTED else "failed"
 
     @property
@@ -222,7 +222,7 @@ class Robustness(Record, frozen=True, kw_only=True):
 
     low, high: the smallest and the largest change at the corners of the ranges, as ratios.
     depends_on: the costs that turn the verdict, each alone, or else `together`; empty if it survives every corner.
-    others: the change with one seed on each other machine that was modelled; None if the case failed.
+    others: the change with one seed on each other modelled machine; None if the case failed.
     holds_on: the machines on which it is the same verdict, the measured one first.
     """
 
@@ -268,11 +268,11 @@ class CaseResult(Record, frozen=True, kw_only=True):
     """One case: its primary metric's verdict, and every metric's raw values.
 
     group: its group in the suite, else in the workload; empty if it has none.
-    guest_clock: the workload's own cost metric, which counts instructions, where a modelled one is the primary.
+    guest_clock: the workload's own cost metric, which counts instructions, if a modelled one is the primary.
     failed: the case failed, and has no numbers. notes: differences of the arms besides the metric, a line each.
-    sweep: its place in a sweep, where the workload's pattern names one.
+    sweep: its place in a sweep, if the workload's pattern names one.
     robustness: its verdict at other costs, with `--robust`.
-    whole: its whole cost, where a model was run: the caller's, the work that it leaves to others, and its time.
+    whole: its whole cost, if a model ran: the caller's, the work that it leaves to others, and its time.
     """
 
     workload: str
@@ -320,8 +320,8 @@ class CaseResult(Record, frozen=True, kw_only=True):
     def beside(self) -> dict[str, Comparison]:
         """The comparisons that stand beside the primary one in tables, by the heading of their column.
 
-        Where a model was run: the kernel's and the program's share of the modelled cycles, and the instructions; the
-        cycles where instructions decide.
+        If a model ran: the kernel's and the program's share of the modelled cycles, and the instructions; the cycles if
+        instructions decide.
         """
         names = {"kernel_cycles": ["kernel"], "user_cycles": ["user"]}
         if other := costs.beside(self.primary.name):
@@ -330,7 +330,7 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
     @property
     def instructions(self) -> Comparison | None:
-        """The count of instructions of the same share, where modelled cycles are the primary metric."""
+        """The count of instructions of the same share, if modelled cycles are the primary metric."""
         return self.beside.get("instructions")
 
     @property
@@ -359,10 +359,10 @@ class Finding(NamedTuple):
 
 
 class AbResult(Record, frozen=True, kw_only=True):
-    """`lab ab --json`: the finished document. seeds: of live mode's rounds, whose number is their seed.
+    """`lab ab --json`: the finished document. seeds: in live mode the rounds, whose number is their seed.
 
     remarks: differences of both arms' guests before any case ran.
-    metric: what decides by the user's choice, `cycles` or `instructions`; None for each workload's own metric.
+    metric: the user's choice of the deciding number, `cycles` or `instructions`; None for each workload's own metric.
     suite: the suite that the cases are of; None if the user named them.
     cause: the functions behind the change of the case that speaks for the result; None if nobody asked.
     """
@@ -453,7 +453,7 @@ class AbResult(Record, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> CaseResult | None:
-        """The case that speaks for the result: of the cases that its verdict rests on, the one that moved most."""
+        """The case that speaks for the result: the largest movement among the cases that its verdict rests on."""
         cases = [case for case in self.cases if case.counts_as_change and case.verdict == self.verdict]
         cases = [case for case in cases if not case.control] or cases
         return max(cases, key=lambda case: movement(case.primary), default=None)
@@ -479,7 +479,7 @@ class AbResult(Record, frozen=True, kw_only=True):
 
 # ---- live mode
 
-# Counters of events (faults, mappings) scatter little between boots of one kernel. A change of them is no verdict on
+# Counters of events (faults, mappings) scatter little between boots of one kernel. A change of them is not a verdict on
 # time, but evidence beside an `unknown`.
 _STEADY = 0.01
 _MOST_COUNTERS = 3
@@ -532,7 +532,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def movement(comparison: Comparison) -> float:
-    """The distance that a comparison moved: |log ratio|, or the growth of its events where zeros forbid that."""
+    """The distance that a comparison moved: |log ratio|, or the growth of its events if zeros forbid that."""
     if comparison.ratio:
         return distance(comparison.ratio)
     base, test = mean(comparison.base), mean(comparison.test)
@@ -545,7 +545,7 @@ def growth(base: float, test: float) -> float:
 
 
 def clock(model: str) -> str:
-    """The unit of exact mode's primary numbers; whatever is modelled says so, and on which machine."""
+    """The unit of exact mode's primary numbers; a modelled unit says so, and names the machine."""
     if model.startswith("count "):
         return f"counted instructions ({model})"
     return "guest clock (instructions)" if model == "none" else f"modelled cycles ({architecture.experiment(model)})"

@@ -85,7 +85,7 @@ def judged(
 
 
 def _repricing(one: Series, case: Case, found: CaseResult, plan: Plan) -> _Repricing | None:
-    """The case at other prices; None if it is open, or its cycles are not a sum that could be another."""
+    """The case at other prices; None if it is open, or if other prices cannot change its cycles."""
     instrument = one.bench.instrument
     if instrument is None or one.bench.workload.contends or found.failed or found.verdict == Outcome.UNKNOWN:
         return None

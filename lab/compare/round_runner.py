@@ -62,7 +62,7 @@ class RoundRunner:
     on_trouble: Callable[[LiveRound], None] | None = None
 
     def run_round(self) -> LiveRound | None:
-        """Run the next round, with as many tries as it takes. None when none is left, or no time for one.
+        """Run the next round, with as many tries as it takes. None if no round or no time is left.
 
         Raises `GuestFailed` when an arm's guest died in each of the tries: the arm is broken.
         """

@@ -46,7 +46,7 @@ class BootReading:
 class Sampling(Record, frozen=True, kw_only=True):
     """The sampling of a case, and its noise.
 
-    boot_sd, iteration_sd: of the logs, between boots and inside them; None when not known. outliers: blocks (from 0)
+    boot_sd, iteration_sd: of the logs, between boots and inside them; None if not known. outliers: blocks (from 0)
     whose change is beyond 3.5 robust sds of the others: they are kept, and pulled in for the test alone.
     """
 
@@ -61,9 +61,7 @@ class Sampling(Record, frozen=True, kw_only=True):
 class Covariate(Record, frozen=True, kw_only=True):
     """The part of a case's noise that a control case of the same boots shares, as a noise certificate knows it.
 
-    control: its full name.
-    slope: of the case's log ratios of rounds on those of the control.
-    correlation: between them.
+    control: its full name. slope: of the case's log ratios of rounds on the control's. correlation: between them.
     pairs: the number of rounds that both are from.
     """
 
@@ -75,10 +73,10 @@ class Covariate(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The rules of a comparison, whichever kernels and cases it has: when it ends, and how it is judged.
+    """The rules of any comparison: when it ends, and how it is judged.
 
-    seed: of the order of boots. fixed_iterations: of each boot; None: as many as the noise asks for.
-    fixed_blocks: go on to max_blocks, decided or not.
+    seed: of the order of boots. fixed_iterations: of each boot; None: as many as the noise needs. fixed_blocks:
+    continue to max_blocks, decided or not.
     """
 
     threshold: float
@@ -107,9 +105,9 @@ class Rounds:
         open_cases: compared by every other number that all of their boots have, too.
 
         covariates: by case; the control of each is a case as well.
-        boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set anew when
-        they have been measured. `round_plan` is set once, when the rounds have been planned; before that nothing but
-        very large changes are found. ValueError: a number is out of range, or a case has not one primary metric.
+        boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set again after a
+        measurement. `round_plan` is set once, when the rounds have been planned; before that nothing but very large
+        changes are found. ValueError: a number is out of range, or a case has not one primary metric.
         """
         if design.max_blocks < 1 or boot_s < 0 or sample_s <= 0 or (design.fixed_iterations or 1) < 1:
             raise ValueError("blocks and iterations are 1 or more, seconds above 0")

@@ -31,7 +31,7 @@ from lab.workloads.spec import Case, Workload
 _JOB_BYTES = 16 << 10
 _PAGE = 4096
 
-# The cost model's output, profile included, is kept of one seed, from which `lab explain` says why.
+# The cost model's output, profile included, is kept of one seed, for `lab explain`.
 PROFILED_SEED = 1
 
 TURNS = 8
@@ -44,7 +44,7 @@ USER_CODE = "user-code.json"
 """The part of every seed's profile that is the program's own, in the guest's folder."""
 
 _UNWRITTEN = ("nr_dirty", "nr_writeback")
-"""The counters of pages that are to be written; those of the case's begin are taken off."""
+"""The counters of pages to be written; the values at the case's begin are taken off."""
 
 UserCode = dict[str, list[tuple[int, int, int]]]
 """By case: address, instructions and executions of each block."""
@@ -55,8 +55,8 @@ class Bench:
     """The guests of one workload: the part that all of its runs share.
 
     packed_root: the root that they unpack.
-    fingerprint: of all that their numbers depend on besides kernel, settings and seed.
-    snapshots: False for guests that boot each time, even where they could go on from a kept state.
+    fingerprint: of all inputs of their numbers except kernel, settings and seed.
+    snapshots: False for guests that boot each time, even if they could continue from a kept state.
     """
 
     qemu: Qemu
@@ -91,14 +91,14 @@ class Bench:
 
     @property
     def windows(self) -> int:
-        """The runs of each case in a guest: several where a model runs, and the program marks no windows."""
+        """The runs of each case in a guest: several if a model runs and the program marks no windows."""
         if self.instrument is None or marks_windows(self.packed_root, architecture.of_machine(self.machine)):
             return 1
         return self.workload.windows
 
     @property
     def step_ns(self) -> int | None:
-        """The guest time of an instruction, where a model runs."""
+        """The guest time of an instruction, if a model runs."""
         return self.parameters.step_ns if self.instrument else None
 
     def environment(self) -> Environment:
@@ -114,7 +114,7 @@ class Bench:
 class GuestRun:
     """One guest of a measurement: an arm with a seed, and the cases that it runs.
 
-    windows: how many times it runs a case, where that is not once.
+    windows: how many times it runs a case, if not once.
     turn: how many of its boots QEMU's flags ended before this one.
     """
 
@@ -153,7 +153,7 @@ class GuestRun:
         )  # fmt: skip
 
     def preparation(self) -> bytes:
-        """The text of /job: how the guest is made ready, whatever its seed and its cases are."""
+        """The text of /job: how the guest is made ready, for any seed and cases."""
         workload = self.bench.workload
         return channel.encode_job(
             settings=workload.guest_settings(self.bench.parameters.settings, self.arm.settings),
@@ -181,7 +181,7 @@ class GuestRun:
         return packed + padding(self.bench.packed_root.stat().st_size + len(packed))
 
     def snapshot(self) -> Snapshot | None:
-        """The snapshot that the guest can go on from, or leave; None if it has to boot.
+        """The snapshot that the guest can continue from, or leave; None if it has to boot.
 
         A guest has to boot if the boot is measured, if no plugin runs that could hold it, if it has several vCPUs
         (QEMU's state does not say which of them runs next) or vCPUs that contend, and if its init is not the lab's.
@@ -224,7 +224,7 @@ class Run(Record, frozen=True, kw_only=True):
 
     @property
     def repeats(self) -> dict[str, int]:
-        """The runs of each case, where they are not one."""
+        """The runs of each case, if not one."""
         return {case: len(costs) for case, costs in self.windows.items()}
 
     def metrics(self, case: str) -> dict[str, float]:
@@ -250,7 +250,7 @@ def run_path(folder: Path, name: str) -> Path:
 
 
 def load_all(folder: Path) -> list[Run]:
-    """The records of all runs in a result folder, by name; one that cannot be read is named, and passed over."""
+    """The records of all runs in a result folder, by name; an unreadable one is named, and passed over."""
     return [run for _, run in records.load_each(sorted((folder / "runs").glob("*.json")), Run)]
 
 
@@ -317,9 +317,9 @@ def make_folder(guest: GuestRun) -> None:
 
 
 def boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
-    """Boot the guest in its folder, and read its output; where QEMU's flags end it, again, a few instructions longer.
+    """Boot the guest in its folder, and read its output; if QEMU's flags end it, again, a few instructions longer.
 
-    The same guest dies in the same way everywhere, so the one that lives is the same everywhere, too.
+    The same guest dies in the same way everywhere, so the surviving guest is the same everywhere, too.
     """
     for turn in range(TURNS - 1):
         try:
@@ -332,7 +332,7 @@ def boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
 
 
 def _boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
-    """Boot a guest, or have it go on from the state that one before it left; a state of no use is made anew."""
+    """Boot a guest, or have it continue from the state that an earlier one left; a useless state is made again."""
     kept = guest.snapshot()
     if kept is None:
         return _run(guest, running, None)
@@ -422,7 +422,7 @@ class GuestOutput(NamedTuple):
 
 
 def _means(metrics: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """The metrics of a case, on average where it ran several times."""
+    """The metrics of a case, on average if it ran several times."""
     if len(metrics) < 2:
         return metrics[0] if metrics else {}
     names = [name for name in metrics[0] if all(name in other for other in metrics)]
@@ -442,8 +442,8 @@ def boot_and_read(
 ) -> GuestOutput:
     """Boot the guest whose initrd is in a folder, and read its output.
 
-    step_ns: the guest time of an instruction, where a model runs; None if none does.
-    start: the snapshot that is made or used.
+    step_ns: the guest time of an instruction; None without a model.
+    start: the snapshot to make or to use.
     The initrd is removed in any case: it is large, and can be made again.
     """
     words, begin, fds = (start.changed(argv), start.begin, start.fds) if start else (argv, None, ())
@@ -464,7 +464,7 @@ def boot_and_read(
 
 
 class _Modelled(NamedTuple):
-    """The modelled metrics of each case, the cost of each window of those that ran several times, and the events."""
+    """The modelled metrics of each case, the cost of each window of cases that ran several times, and the events."""
 
     costs: dict[str, dict[str, float]]
     windows: dict[str, list[float]]
@@ -515,7 +515,7 @@ def user_code(folder: Path, name: str) -> UserCode:
 
 
 def operations_of(workload: Workload, report: GuestReport, case: str) -> float | None:
-    """The number of operations of a case, where its program counts them in a metric and marks none."""
+    """The number of operations of a case, if its program counts them in a metric and marks none."""
     outcomes = report.outcomes(case)
     return sum(one.metrics[workload.operations] for one in outcomes) if workload.operations and outcomes else None
 

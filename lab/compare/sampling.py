@@ -45,7 +45,7 @@ Loss = Literal["all", "arm", "case"]
 class Series:
     """One workload of a comparison: its bench, its cases, and the runs so far by name.
 
-    died: the guests that died, where the others go on without the cases that this cost.
+    died: the dead guests; the others continue without the cases that this cost.
     windows: how often a guest runs a case whose program marks no windows.
     """
 
@@ -56,7 +56,7 @@ class Series:
     windows: dict[str, int] = field(default_factory=dict)
 
     def guest(self, arm: Arm, seed: int, cases: Sequence[Case], windows: Mapping[str, int] | None = None) -> GuestRun:
-        """A guest to run. windows: how often each case; None for as often as its scatter asks for."""
+        """A guest to run. windows: how often each case; None for as often as its scatter needs."""
         chosen = self.windows if windows is None else windows
         return GuestRun(
             bench=self.bench, arm=arm, seed=seed, cases=cases,
@@ -64,7 +64,7 @@ class Series:
         )  # fmt: skip
 
     def widen(self) -> None:
-        """Let later guests run a case more often, where its windows scatter in the guests so far."""
+        """Let later guests run a case more often, if its windows scatter in the guests so far."""
         for case in self.cases:
             found = [run.windows[case.name] for run in self.done.values() if case.name in run.windows]
             if found:
@@ -107,13 +107,13 @@ class Series:
         return ([b for b, _ in known], [t for _, t in known]) if known and len(known) == len(pairs) else None
 
     def seeds(self, arms: Sequence[str] = ("base", "test")) -> list[int]:
-        """All seeds that all of the arms have run; none as long as there is a case without any."""
+        """All seeds that all of the arms have run; none while a case has no seed."""
         cases = [case for case in self.cases if not any(self.failure(arm, case) for arm in arms)]
         found = [set.intersection(*(set(self.runs_of(arm, case)) for arm in arms)) for case in cases]
         return sorted(set().union(*found)) if all(found) else []
 
     def metrics(self, case: Case) -> list[Metric]:
-        """Metrics that the workload declares, and where it is open to them, numbers that every run printed beside."""
+        """The declared metrics of the workload, and if it is open to them, further numbers that every run printed."""
         declared = list(self.bench.workload.metrics)
         if not self.bench.workload.open_metrics:
             return declared
@@ -196,7 +196,7 @@ def fill(
 
 
 def _are_alike(arms: Sequence[Arm]) -> bool:
-    """True of one kernel under equal settings, of which the first look may decide."""
+    """True for one kernel under equal settings, which the first look may decide."""
     return len({arm.kernel.key for arm in arms}) == 1 and all(arm.settings == arms[0].settings for arm in arms)
 
 
@@ -225,9 +225,9 @@ class _Ran(NamedTuple):
 def run_all(guests: Sequence[tuple[Series, GuestRun]], work: Work, task: Task, *, loss: Loss = "all") -> None:
     """Run all of the guests, some at a time; an error stops the rest. Guests that ended are on disk by then.
 
-    A case that a guest died in is left out of those behind it in the list, whichever ran first: one that had the case
-    meanwhile runs again. So no number depends on how many guests run at a time.
-    loss: of a case that fails: its error is raised only where it ends everything.
+    A case in which a guest died is left out of the later guests in the list, in any order of running: a guest that had
+    the case already runs again. So no number depends on how many guests run at a time.
+    loss: of a case that fails: its error is raised only if it ends everything.
     """
     task.expect(len(guests))
     running = RunningGuests()
@@ -311,7 +311,7 @@ def _has_died(died: Sequence[GuestRun], case: Case, guest: GuestRun, loss: Loss)
 
 
 def _cost(guest: GuestRun, error: GuestFailed) -> tuple[GuestRun, GuestFailed]:
-    """A guest that died with the cases that this costs: the one that ran, else all of them."""
+    """A dead guest with the cases that this costs: the case that ran, else all."""
     running = [case for case in guest.cases if case.name == error.case]
     if running and len(guest.cases) > 1:
         # The guest without this case has the same folder.
@@ -351,8 +351,8 @@ WINDOW_SD = 0.005
 def windows_wanted(costs: Sequence[Sequence[float]]) -> int:
     """The windows that a guest needs, by those of some guests.
 
-    What a guest costs as a whole is the seed's, and what a window costs by its place, the first one above all, is the
-    same in every guest: neither is scatter.
+    The level of a guest's cost comes from the seed. The cost of a window by its place, above all the first one's, is
+    the same in every guest. Neither is scatter.
     """
     fewest = min(map(len, costs))
     if fewest < 2 or not all(map(sum, costs)):
@@ -368,7 +368,7 @@ def windows_wanted(costs: Sequence[Sequence[float]]) -> int:
 
 
 def weigh(primary: Comparison, *, three_decide: bool, threshold: float, max_seeds: int) -> Comparison:
-    """A case's primary metric: `unknown` where its seeds do not carry its verdict, with the reason.
+    """A case's primary metric: `unknown` if its seeds do not carry its verdict, with the reason.
 
     three_decide: the arms are one kernel under equal settings, or all of their counters are equal.
     """
@@ -380,13 +380,13 @@ def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case:
     three_decide = plan.base.is_like(plan.test) or one.equal(case)
     three_decide = three_decide and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    # Whoever waits executes more instructions or fewer, whatever it costs.
+    # A task that waits executes more instructions or fewer, at any cost of these.
     counted = weighed if one.bench.workload.contends else weigh_count(weighed, count, plan)
     return weigh_belief(counted, one, case)
 
 
 def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:
-    """A case's primary metric, as the CPU allows that its guests' kernels believe in. All seeds of an arm are alike."""
+    """A case's primary metric, limited by the CPU that its guests' kernels believe in. Seeds of an arm are alike."""
     if one.bench.instrument is None:
         return primary
     first = {arm: run for arm in arms for run in list(one.runs_of(arm, case).values())[:1]}
@@ -401,14 +401,14 @@ def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:
 
 
 def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonPlan) -> Comparison:
-    """A case's primary metric: `unknown` where the count of instructions contradicts it, unless the user chose."""
+    """A case's primary metric: `unknown` if the count of instructions contradicts it, unless the user chose."""
     return primary if count is None or plan.metric else beside_count(primary, count, plan.threshold)
 
 
 def weigh_strings(
     primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: tuple[str, str] = ("base", "test")
 ) -> Comparison:
-    """A case's primary metric: `unknown` where the starts of strings make it, unless the user chose the metric."""
+    """A case's primary metric: `unknown` if it rests on the starts of strings, unless the user chose the metric."""
     instrument = one.bench.instrument
     if instrument is None or plan.metric or not primary.is_change or costs.count_of(primary.name) is None:
         return primary
@@ -425,7 +425,7 @@ def weigh_whole(
     primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan,
     arms: tuple[str, str] = ("base", "test"),
 ) -> tuple[Comparison, Whole | None]:  # fmt: skip
-    """A case's primary metric as the whole cost of the case allows, and that cost; None if no model ran.
+    """A case's primary metric, limited by the whole cost of the case, and that cost; None if no model ran.
 
     beside: other metrics of the same runs.
     """

@@ -1,8 +1,8 @@
 """The state guard: how the arms differ besides the metric. A line names a difference; it never hides a verdict.
 
 A kernel that is faster because its guest swapped less, or got its huge pages, is faster for a reason that the metric
-does not show. So is one whose program executed other code of its own: a comparison of strings takes more instructions
-where the string lies differently, and what moved the stack is no work of the kernel's.
+does not show. So is a kernel whose program executed other code of its own: a comparison of strings takes more
+instructions if the string lies differently, and the cause that moved the stack is not the kernel's work.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _metric(name: str) -> Callable[[CaseOutcome, Mapping[str, float]], float | N
 
 
 def _operations(_: CaseOutcome, metrics: Mapping[str, float]) -> float | None:
-    """The operations; None of vCPUs that contend, whose window closes with the first one that is done."""
+    """The operations; None for vCPUs that contend, whose window closes when the first is done."""
     return None if "unfairness" in metrics else metrics.get("counted_operations")
 
 
@@ -70,7 +70,7 @@ def case_remarks(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) ->
 
 
 def _mean(quantity: _Quantity, case: str, runs: Sequence[Run]) -> float | None:
-    """The mean of a quantity; None if a run does not have it."""
+    """The mean of a quantity; None if a run lacks it."""
     outcomes = [(run.report.case(case), run.metrics(case)) for run in runs]
     values = [quantity.of(outcome, metrics) for outcome, metrics in outcomes if outcome is not None]
     numbers = [value for value in values if value is not None]
@@ -99,7 +99,7 @@ def _settings(base: Run, test: Run, asked: Sequence[str]) -> Iterator[str]:
 
 
 def _features(left: set[str], right: set[str], asked: Sequence[str]) -> Iterator[str]:
-    """The scheduler's features that only one arm has; one that is off has `NO_` before its name."""
+    """The scheduler's features that only one arm has; a feature that is off has `NO_` before its name."""
     own = {prefix + setting.removeprefix("sched_feat.") for setting in asked for prefix in ("", "NO_")}
     only = [
         (" ".join(sorted(names)), arm)
@@ -123,7 +123,7 @@ def _hello(base: Run, test: Run) -> Iterator[str]:
 # ---- the program's own code
 
 _CODE_APART = 0.002
-"""The least share of the program's own instructions that is told between arms."""
+"""The least share of the program's own instructions that a line between arms names."""
 
 _SEEDS_APART = 0.01
 """The same between seeds of one arm, some of which are always a few instructions apart."""

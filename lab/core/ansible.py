@@ -18,7 +18,7 @@ TAG = "LAB_PLAY"
 
 _CONFIG = "ansible.cfg"
 _POLL_S = 0.02
-"""Interval at which Ansible polls a task. Its default of a millisecond costs CPU time for as long as make runs."""
+"""Interval at which Ansible polls a task. Its default of a millisecond costs CPU time while make runs."""
 
 
 class PlaybookFailed(HostFailed):

@@ -61,8 +61,8 @@ class GuestFailure(StrEnum):
     HANG = "hang"
     NO_REPORT = "no-report"  # the report is cut off, or never began
     WORKLOAD = "workload"  # the program failed, or did not report a metric
-    MALFORMED = "malformed"  # what the guest reported cannot be read
-    UNSUPPORTED = "unsupported"  # the kernel does not offer what the case needs, as its program said
+    MALFORMED = "malformed"  # the guest's report cannot be read
+    UNSUPPORTED = "unsupported"  # the kernel lacks something that the case needs, as its program said
     REFUSED = "refused"  # the guest does not accept a setting
     QEMU_DIED = "qemu-died"
 
@@ -80,9 +80,9 @@ class GuestFailure(StrEnum):
 
 
 class GuestFailed(LabError):
-    """A guest ran and did not deliver. case: the one that ran when it died, if any.
+    """A guest ran and gave no report. case: the case that ran when it died, if any.
 
-    wrong_flags: QEMU's flags made it die, not its kernel: a guest that does all at other times may live.
+    wrong_flags: QEMU's flags made it die, not its kernel: the same guest with other timing may live.
     """
 
     wrong_flags = False

@@ -31,7 +31,7 @@ def default_jobs() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The means of a command for its guests and builds, handed down to everything that measures or builds.
+    """The means of a command for its guests and builds, handed down to all code that measures or builds.
 
     jobs: guests at a time, and make's parallelism.
     deadline: on the monotonic clock; None without a budget.
@@ -59,7 +59,7 @@ class Work:
         return dataclasses.replace(self, deadline=deadline)
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Call a function with each item: one after the other here, all at once where an executor does the work.
+        """Call a function with each item: one after the other here, all at once if an executor does the work.
 
         Waits for all of them, then raises the exception of the first item's call, if it had one.
         """

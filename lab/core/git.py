@@ -1,6 +1,6 @@
 """Typed git commands that ignore the user's configuration.
 
-Revisions follow `--end-of-options`, so one that looks like an option is only a revision that does not exist.
+Revisions follow `--end-of-options`, so a revision that looks like an option just does not exist.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from lab.core import process
 from lab.core.errors import HostFailed
 from lab.core.process import CommandFailed
 
-# What a user's own settings could change in an answer or an object id. Proxies, credentials and
-# safe.directory stay theirs.
+# User settings that could change an answer or an object id. Proxies, credentials and safe.directory stay theirs.
 _OVERRIDES = {
     "apply.ignoreWhitespace": "no",
     "apply.whitespace": "nowarn",
@@ -49,7 +48,7 @@ class Signature(NamedTuple):
 
 
 def short(commit: str) -> str:
-    """A commit's id as people write it; any other name as it is."""
+    """A commit's id as people write it; any other name unchanged."""
     return commit[:12] if re.fullmatch("[0-9a-f]{40}", commit) else commit
 
 

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from lab.core.progress import QUIET, Progress
 
 _MOST = 256
-"""Files that one process holds, the last ones that it asked for. The usual limit of open files is 1,024."""
+"""Files that one process holds, those that it requested last. The usual limit of open files is 1,024."""
 
 _held: OrderedDict[tuple[int, int], int] = OrderedDict()
 _guard = Lock()
@@ -65,7 +65,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 @contextmanager
 def unheld(path: Path) -> Iterator[bool]:
-    """Try to lock a file exclusively; yields False if another process holds it. Nobody holds a file that is gone."""
+    """Try to lock a file exclusively; yields False if another process holds it. No process holds a removed file."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress 
 
 
 def file_lock(path: Path, waiting: str, progress: Progress) -> FileLock:
-    """An exclusive lock on a file. waiting: a line to log where another process holds it."""
+    """An exclusive lock on a file. waiting: a line to log if another process holds it."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

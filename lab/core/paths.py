@@ -22,7 +22,7 @@ DATA_FOLDERS = ("ansible", "atlas", "bisect", "images", "kernels", "machines", "
 _APP = "kernel-ab-lab"
 
 LEAST_FREE = 1 << 20
-"""Bytes. Where less is free, the last lines that a guest wrote may be missing."""
+"""Bytes. If less is free, the last lines that a guest wrote may be missing."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _HINT = "free some, e.g. with `lab gc`; then repeat"
@@ -50,7 +50,7 @@ def data_folder(name: str) -> Path:
 
 
 def expanded(text: str) -> Path:
-    """A path as a user types it: `~` is their home. The `~name` of nobody is a name like any other."""
+    """A path as a user types it: `~` is their home. The `~name` of an unknown user is a name like any other."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 (Path's own raises an error for it)
 
 
@@ -82,7 +82,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def failure(error: OSError, path: Path | str) -> HostFailed:
     """The operating system's error in the lab's words. path: the file that it is about, unless the error names it."""
-    # Of a copy, the second name is the target.
+    # In a copy, the second name is the target.
     about = error.filename2 or error.filename or path
     if error.errno in _FULL:
         return DiskFull(f"no disk space left to write {about}", hint=_HINT)
@@ -90,13 +90,13 @@ def failure(error: OSError, path: Path | str) -> HostFailed:
 
 
 def entries(folder: Path, pattern: str = "*") -> list[Path]:
-    """The paths in a folder that match, sorted; an `OSError` where it cannot be read, which `glob` takes for empty."""
+    """The paths in a folder that match, sorted; an `OSError` if it cannot be read, which `glob` takes for empty."""
     os.scandir(folder).close()
     return sorted(folder.glob(pattern))
 
 
 def require_space(folder: Path, least: int = LEAST_FREE, what: str = "writing there") -> None:
-    """Raise `DiskFull` where fewer bytes are free."""
+    """Raise `DiskFull` if fewer bytes are free."""
     free = shutil.disk_usage(folder).free
     if free < least:
         raise DiskFull(f"{folder}: {free >> 20} MiB free, {what} needs {least >> 20} MiB", hint=_HINT)

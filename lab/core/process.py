@@ -1,4 +1,4 @@
-"""Other programs: run them, never by a shell, and find the ones that a killed lab left running."""
+"""Other programs: run them, never by a shell, and find programs that a killed lab left running."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def swept(*folders: Path, variable: str = "", value: str = "") -> Iterator[None]
     """Remove folders if this process is killed within the block; first kill processes with that value of a variable.
 
     Another process waits for the end of a pipe that only this one writes to. It leads a session of its own, so that it
-    outlives whatever ends this one.
+    outlives anything that ends this one.
     """
     code = "import sys; from lab.core import process; process.sweep(*sys.argv[1:])"
     argv = [sys.executable, "-c", code, variable, value, *map(str, folders)]
@@ -118,7 +118,7 @@ def swept(*folders: Path, variable: str = "", value: str = "") -> Iterator[None]
 def scratch(
     prefix: str, beside: Path | None = None, *, variable: str = "", value: str = "", mode: int = 0o700
 ) -> Iterator[Path]:
-    """A new folder that goes with the block, or with this process if it is killed within it, at whichever instant.
+    """A new folder that goes with the block, or with this process if it is killed within it, at any instant.
 
     beside: the folder that it is in, in place of that for temporary files. variable, value: as `swept` has them; the
     value is the folder without one.
@@ -133,7 +133,7 @@ def scratch(
 
 
 def sweep(variable: str, value: str, *folders: str) -> None:
-    """Wait for the process at the other end of stdin; if it ended without a word, do what `swept` says."""
+    """Wait for the process at the other end of stdin; if it ended without a word, do the work of `swept`."""
     if sys.stdin.buffer.read(1):
         return
     if variable:
@@ -187,7 +187,7 @@ def _tagged(variable: str, value: str) -> list[int]:
     setting = f"{variable}={value}".encode()
     pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # another user's process, or one that has ended
+        with suppress(OSError):  # another user's process, or an ended one
             if setting in path.read_bytes().split(b"\0") and (path.parent / "root").samefile("/"):
                 pids.append(int(path.parent.name))
     return pids

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _STEP = re.compile(rb"^  [A-Z][A-Z0-9_+]* +\S", re.MULTILINE)
 _PLAIN_EVERY_S = 15.0
 _TELLING = 0.05
-"""The share of all steps from which on the time of those that are done tells how long the others take."""
+"""The share of all steps from which on the time of the finished steps predicts that of the others."""
 
 
 class Progress:
@@ -116,7 +116,7 @@ class Task:
             self.progress.log(self._plain(note))
 
     def expect(self, steps: int, label: str | None = None) -> None:
-        """Say how many steps are to come, as far as that is known; the total never becomes smaller."""
+        """Set the number of further steps, if it is known; the total never becomes smaller."""
         self.label = label or self.label
         self.total = max(self.total or 0, self.count + steps)
         if not self.count:
@@ -149,7 +149,7 @@ class Task:
 
 
 QUIET = Progress(quiet=True)
-"""For work without a user who follows it."""
+"""The progress of work that no user follows."""
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError)
-"""The errors of decoding bytes that are no such record. Of bytes that are not UTF-8 it is a `ValueError`."""
+"""The errors of decoding bytes that are not such a record. Bytes that are not UTF-8 give a `ValueError`."""
 
 
 def encode(value: Any) -> bytes:
@@ -66,17 +66,17 @@ def seal(path: Path) -> None:
 
 
 def unseal(path: Path) -> None:
-    """Take the seal from a file that is about to change: if the lab is killed meanwhile, no wrong seal is left."""
+    """Take the seal from a file before it changes: if the lab is killed then, no wrong seal is left."""
     _seal_of(path).unlink(missing_ok=True)
 
 
 def is_changed(path: Path) -> bool:
-    """True for a file that is not as it was when it was sealed; one without a seal is taken as it is."""
+    """True for a file that has changed since it was sealed; a file without a seal counts as sound."""
     return _seal_of(path).exists() and not is_sealed(path)
 
 
 def require_unchanged(path: Path) -> None:
-    """Raise `HostFailed` for a file that is not as it was when it was sealed; one without a seal is taken as it is."""
+    """Raise `HostFailed` for a file that has changed since it was sealed; a file without a seal counts as sound."""
     if is_changed(path):
         raise HostFailed(f"{path} is not what was written", hint="the disk or somebody changed it; measure again")
 
@@ -90,7 +90,7 @@ def is_sealed(path: Path) -> bool:
 
 
 def remembered_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, calculated once a process as long as the file keeps its size and its time."""
+    """SHA-256 of a file's bytes, calculated once a process while the file keeps its size and its time."""
     status = path.stat()
     return _digest_as(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -154,7 +154,7 @@ def sealed(document: bytes) -> bytes:
 
 
 def unsealed(content: bytes) -> bytes:
-    """The document that was sealed; a `ValueError` where it is another now. One without a seal is taken as it is."""
+    """The sealed document; a `ValueError` if it is another now. A document without a seal counts as sound."""
     found = _SEAL.match(content)
     if found is None:
         return content
@@ -202,8 +202,8 @@ def repeated(values: Iterable[T]) -> T | None:
 def prepared(kind: type[T]) -> type[T]:
     """The kind of record, ready to be decoded in several threads at once.
 
-    msgspec reads a struct's fields when it first meets the struct. A second thread that meets it meanwhile takes fields
-    that are not there yet, and the process dies of SIGSEGV (msgspec 0.22). So one thread reads them first.
+    msgspec reads a struct's fields when it first meets the struct. A second thread that meets it at the same time takes
+    fields that are not there yet, and the process dies of SIGSEGV (msgspec 0.22). So one thread reads them first.
     """
     any_kind: Any = kind  # mypy takes a type[T] for unhashable
     _prepare(any_kind)
@@ -236,7 +236,7 @@ def bounded(path: Path, most: int = SIZE_MAX) -> Path:
 
 
 def load(path: Path, kind: type[T]) -> T:
-    """Read a record; `HostFailed` where the file is missing or holds no such record."""
+    """Read a record; `HostFailed` if the file is missing or holds no such record."""
     try:
         return decode(bounded(path).read_bytes(), kind)
     except (OSError, *DAMAGED) as error:
@@ -244,7 +244,7 @@ def load(path: Path, kind: type[T]) -> T:
 
 
 def find(path: Path, kind: type[T]) -> T | None:
-    """Read a record that may be missing; None also where it is damaged, which a warning says."""
+    """Read a record that may be missing; None, with a warning, if it is damaged."""
     if not path.exists():
         return None
     try:

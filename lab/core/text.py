@@ -1,4 +1,4 @@
-"""Text for people: escaped where a terminal would obey it, and as wide as the terminal.
+"""Text for people: escaped if a terminal would obey it, and as wide as the terminal.
 
 Workload and case names, commit subjects and kernel specs are written by others. Their control characters could move
 a terminal's cursor, and bidirectional marks could show a line in another order than it is written.
@@ -27,7 +27,7 @@ _SUSPECT = re.compile(r"[^ -~]")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 NO_PATTERN = (re.error, ValueError, OverflowError, RecursionError)
-"""The errors of compiling a text that is no regular expression, or one with numbers or depths beyond all sense."""
+"""The errors of compiling a text that is not a regular expression, or has numbers or depths beyond all sense."""
 
 
 def visible(text: str) -> str:
@@ -41,7 +41,7 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
-# Not allowed in XML, in whatever form; a symbol's name has none unless its file is damaged.
+# Not allowed in XML, in any form; a symbol's name has none unless its file is damaged.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -80,7 +80,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[l
 
 
 UNBOUND = 1000
-"""The width of a pipe or a file, where no line is broken."""
+"""The width of a pipe or a file, in which no line is broken."""
 
 
 def columns(rows: Sequence[Sequence[str]], right: Container[int] = (), width: int = UNBOUND) -> list[str]:

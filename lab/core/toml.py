@@ -34,7 +34,7 @@ PlanName = Annotated[
         description="a name of letters, digits, '.', '_' and '-'",
     ),
 ]
-"""The name of a plan, which becomes part of paths; empty as long as a file's name stands for it."""
+"""The name of a plan, which becomes part of paths; empty if a file's name stands for it."""
 
 
 def load(path: Path, kind: type[T]) -> T:
@@ -70,7 +70,7 @@ class TomlFile:
         return records.convert(self.values, kind)
 
     def error(self, message: str, *key: str | int, hint: str | None = None) -> UserError:
-        """An error at the line of a key; at that of its table where the key is missing."""
+        """An error at the line of a key, or of its table if the key is missing."""
         while key and key not in self._lines:
             key = key[:-1]
         place = f"{self.path}:{self._lines[key]}" if key else str(self.path)
@@ -83,7 +83,7 @@ class TomlFile:
         return UserError(f"{self.path}:{line}: not valid TOML: {error[: match.start()] if match else error}")
 
     def _faults(self, kind: Any, value: Any, key: Key) -> Iterator[UserError]:
-        """All that is wrong with a value: in its parts, or if they are sound, as a whole."""
+        """All errors of a value: in its parts, or if they are sound, as a whole."""
         parts = list(self._part_faults(_plain(kind), value, key))
         yield from parts
         if parts:
