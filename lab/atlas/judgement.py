@@ -94,8 +94,7 @@ class Judgement:
 
     @cached_property
     def chains(self) -> list[list[Column]]:
-        """The columns of each series, cut where the builder or the kind of machine changes; kernels that are a hole
-        belong to none."""
+        """The columns of each series, cut at changes of the builder or the kind of machine; holes belong to none."""
         chains: list[list[Column]] = []
         for column in self.atlas.columns:
             if column.hole:

@@ -95,8 +95,8 @@ class Proof(Record, frozen=True, kw_only=True):
     layout: of both images in that; 0 for the images that the search booted.
     reverted: the new end without the culprit against the new end, stored as `revert_result`.
     not_reverted: the reason why there is no such comparison.
-    functions: the functions whose cost changed most, by `lab explain`. lines: of vCPUs that contend, those whose moves
-    did.
+    functions: the functions whose cost changed most, by `lab explain`. lines: of vCPUs that contend, the lines whose
+    moves did.
     applied: of hunks: the old end with them against the old end, stored as `applied_result`; else the reason why not
     in `not_applied`.
     """

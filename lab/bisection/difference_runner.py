@@ -181,7 +181,7 @@ def _same_side(one: float | None, other: float | None) -> bool:
 
 
 def start(session: Session, work: Work) -> DifferenceRunner:
-    """Log the plan of the search, and choose the case where that is open."""
+    """Log the plan of the search, and choose the case if that is open."""
     known = len(session.journal.readings)
     work.progress.log(
         f"between {session.history.old.name} and {session.history.new.name} by {session.history.kind}, {known} "

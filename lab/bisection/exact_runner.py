@@ -404,7 +404,7 @@ class ExactRunner:
         )
 
     def _build_ahead(self, state: ExactState, number: int) -> None:
-        """Start on the kernels of the commits that may follow one whose guests start now."""
+        """Start on the kernels of the commits that may follow the commit whose guests start now."""
         if self._speculation is not None:
             self._speculation.build(exact_search.after(state.history.graph(), state.known, number))
 
@@ -422,7 +422,7 @@ def _looks(plan: BisectPlan) -> Iterator[int]:
 
 
 def start(session: Session, work: Work) -> ExactRunner:
-    """Log the plan of the search, and choose the case where that is open."""
+    """Log the plan of the search, and choose the case if that is open."""
     history, plan, steps = session.history, session.plan, session.remaining().steps
     seeds = len(session.journal.seeds or []) or plan.seeds or 3
     known = len(session.journal.readings)

@@ -127,7 +127,7 @@ def changes(graph: Graph, readings: Readings) -> list[Change]:
 
 
 def _interval(graph: Graph, readings: Readings, commit: int) -> tuple[set[int], set[int]]:
-    """The commits behind one that are not behind a measured ancestor, and those nearest measured ancestors."""
+    """The commits behind a commit that are not behind a measured ancestor, and those nearest measured ancestors."""
     if graph.is_line:
         nearest = next((one for one in range(commit - 1, OLD, -1) if one in readings.levels), OLD)
         return set(range(nearest + 1, commit + 1)), {nearest}

@@ -150,7 +150,7 @@ class FunctionSum:
 
 
 FunctionKey = tuple[Space, str]
-"""A function: where it runs, and its name in the source."""
+"""A function: the space in which it runs, and its name in the source."""
 
 
 def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_units: int = MILLI) -> Explanation:

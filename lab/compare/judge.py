@@ -108,7 +108,7 @@ def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> 
     ]
     primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
     primary = sampling.weigh_strings(primary, one, case, plan)
-    if one.bench.workload.contends:  # the caller's cost has its waits in it, and other vCPUs are no deferred work
+    if one.bench.workload.contends:  # the caller's cost has its waits in it, and other vCPUs are not deferred work
         return [primary if c.primary else c for c in compared], None
     primary, whole = sampling.weigh_whole(primary, compared, one, case, plan)
     return [primary if c.primary else c for c in compared], whole

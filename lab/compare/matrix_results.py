@@ -313,9 +313,9 @@ class MatrixResult(Record, frozen=True, kw_only=True):
 
 
 def state(cell: Cell, baseline: str) -> str:
-    """A cell in a word: its verdict, `baseline`, or `measured` where nothing judges it.
+    """A cell in a word: its verdict, `baseline`, or `measured` if nothing judges it.
 
-    Or `failed`, `unsupported` or `not measured`, where it has no number.
+    Or `failed`, `unsupported` or `not measured`, if it has no number.
     """
     if cell.failed:
         return "unsupported" if cell.unsupported else "failed"

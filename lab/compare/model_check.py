@@ -33,7 +33,7 @@ Checks = dict[str, dict[str, ModelCheck]]
 
 
 def check(plan: Plan, folder: Path, cases: Sequence[CaseResult], work: Work) -> Checks:
-    """The checks of the cases that a PMU counted in both arms; none costs a verdict, whatever goes wrong."""
+    """The checks of the cases that a PMU counted in both arms; no failure here costs a verdict."""
     counted = {case.name: found for case in cases if len(found := counted_by_perf(case)) == len(_ARMS)}
     if not counted:
         return {}
@@ -54,7 +54,7 @@ _WHOLE = "whole"
 
 
 def counted_by_perf(case: CaseResult) -> dict[str, Sides]:
-    """The instructions of a case's program by arm, as the mean of its boots; only where perf counted both sides."""
+    """The instructions of a case's program by arm, as the mean of its boots; only if perf counted both sides."""
     found = {metric.name: metric for metric in case.metrics}
     events = [found.get(perf_stat.metric_name(event)) for event in perf_stat.SIDES]
     if None in events:
@@ -105,7 +105,7 @@ def _modelled(
 
 
 def _whole(series: Series, folder: Path) -> Series:
-    """The same guests, in which a case counts from its start to its end, whatever windows its program marks."""
+    """The same guests, in which a case counts from its start to its end, without its program's windows."""
     bench, instrument = series.bench, series.bench.instrument
     assert instrument is not None  # noqa: S101  (the plan asks for a model)
     # No operation is marked then, so there is none in the middle.

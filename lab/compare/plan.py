@@ -69,7 +69,7 @@ class CommonPlan(Record, frozen=True, kw_only=True):
 
     model, machine: of the cost model, `none` and None without one.
     files: the user's files that are cases, and their SHA-256.
-    snapshots: guests of exact mode go on from a kept state where they can. No number depends on it.
+    snapshots: guests of exact mode continue from a kept state if they can. No number depends on it.
     """
 
     schema: int = 1
@@ -86,10 +86,10 @@ class CommonPlan(Record, frozen=True, kw_only=True):
 
 
 class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):
-    """A plan of comparisons, whatever their arms are.
+    """A plan of comparisons, with any arms.
 
     metric: the deciding one, if the user chose it: `cycles`, `instructions`, or the name of a metric.
-    suite: the suite that named the workloads, if one did. groups: its groups, with the full names of their cases.
+    suite: the suite that named the workloads, if any. groups: its groups, with the full names of their cases.
     """
 
     workloads: list[str]
@@ -159,7 +159,7 @@ class Plan(ComparisonPlan, frozen=True, kw_only=True):
 class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that all measurements share, as a command line, a recipe or a night's plan gives them.
 
-    suite: the suite whose cases `workload` selects. seeds: exactly that many, None to go by the verdicts. metric: as in
+    suite: the suite whose cases `workload` selects. seeds: the exact number, None to go by the verdicts. metric: as in
     a plan.
     """
 
@@ -187,7 +187,7 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
         compilers.identify(self.cc)
 
     def resolve(self, kernels: Iterable[str | KernelSpec], progress: Progress) -> list[KernelSpec]:
-        """Kernels looked up in the tree. Notes say where another commit was taken than the one asked for."""
+        """Kernels looked up in the tree. Notes name each commit that was taken in place of the requested one."""
         tree = trees.open_tree(self.tree, progress=progress) if self.tree else None
         specs = [resolve(one, tree, progress=progress) if isinstance(one, str) else one for one in kernels]
         for note in dict.fromkeys(spec.note for spec in specs if spec.note):
@@ -195,7 +195,7 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
         return specs
 
     def for_kernels(self, specs: Iterable[KernelSpec]) -> Self:
-        """The options where guests of the kernels' architecture cannot be modelled: instructions decide.
+        """The options if guests of the kernels' architecture cannot be modelled: instructions decide.
 
         Those that can be on trial (arm64) are if `--model tlb` asks for it. `UserError` for another model, a metric of
         it, and for a machine of another architecture.

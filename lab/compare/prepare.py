@@ -51,7 +51,7 @@ def require_fixed_work(guests: ExactGuests) -> None:
 
 
 def name_refused_features(qemu: Qemu, machine: str | None, progress: Progress) -> None:
-    """Say which features a machine file of the user's asks for and QEMU lacks. Those of the lab ask for none."""
+    """Name the features that a machine file of the user's asks for and QEMU lacks. The lab's own files ask for none."""
     guest = hardware.load(machine).guest if machine and machine not in hardware.names(None) else None
     if guest and (refused := alternatives.features(exact.cpuid(qemu, guest.cpu).refused)):
         progress.log_once(f"QEMU {qemu.version} lacks {', '.join(sorted(refused))} of {machine}: guests run without")
@@ -123,6 +123,6 @@ def _bench(
 def fingerprint_of(
     workload: Workload, machine: MachineType, qemu: Qemu, plan: ComparisonPlan, progress: Progress
 ) -> str:
-    """The fingerprint of a workload's guests on a kind of machine, whichever kernel they boot."""
+    """The fingerprint of a workload's guests on a kind of machine, with any kernel."""
     image = guest_image.obtain(progress, packages=workload.packages, guests=architecture.of_machine(machine).name)
     return _bench(workload, initrd.pack_initrd(image, workload), machine, qemu, plan, Path()).environment().fingerprint

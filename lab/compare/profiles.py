@@ -1,7 +1,7 @@
-"""Profiles of a stored result's arms: the stored ones of seed 1, or those of guests that run for them.
+"""Profiles of a stored result's arms: the stored ones of seed 1, or new ones from guests that run for them.
 
-Some of what explains them comes from guests that run for this alone, as it costs time that no number of the
-measurement has: the initcalls of a boot from the kernel's own log, and the addresses of loaded modules.
+Some explanations come from guests that run for this alone, because they cost time that no number of the measurement
+has: the initcalls of a boot from the kernel's own log, and the addresses of loaded modules.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ ASYNC = "async"
 # Kernels with CONFIG_DYNAMIC_DEBUG also log asynchronous ones.
 _LOG_INITCALLS = ("initcall_debug", "log_buf_len=4M", "async.dyndbg=+p")
 _LOG = f"{initrd.BUSYBOX} dmesg"
-# Of one arm alone the kernel may load modules: grep would call no line a failure.
+# The kernel of one arm alone may load modules: grep would call no line a failure.
 _MODULES = f"{initrd.BUSYBOX} sed -n /]/p /proc/kallsyms"
-# Bounded, as a kernel may print anything: numbers that no int holds, words of megabytes.
+# Bounded, because a kernel may print anything: numbers that no int holds, words of megabytes.
 _TIMED = r"\[ *(\d{1,9})\.(\d{6})\] "
 _CALLING = re.compile(rf"{_TIMED}calling  (\S{{1,512}}?)\+0x")
 _RETURNED = re.compile(rf"{_TIMED}initcall (\S{{1,512}}?)\+0x\S{{1,64}} returned (?:-?\d+ )?after (\d{{1,12}}) usecs")
@@ -79,7 +79,7 @@ class BlockLike(Protocol):
 class ArmProfile:
     """The code that one arm executed, and the names for it.
 
-    operations: of the workload, in the same window or windows as the blocks; several runs are one profile when
+    operations: of the workload, in the same window or windows as the blocks; several runs are one profile if
     blocks and operations of all are given. kernel, user: asked in this order, so the measured program comes
     first; addresses alone cannot tell two programs apart that lie at the same place.
     windows: those of the blocks, with call chains and moved lines if there are any. places: names of the lines.
@@ -109,11 +109,11 @@ class Profiles:
     machine: str
     model: str
     initcalls: Sequence[dict[Call, int]] = field(default_factory=list)
-    """Microseconds of guest time of each initcall in both arms, where the case is a boot."""
+    """Microseconds of guest time of each initcall in both arms, if the case is a boot."""
 
 
 def choose(result: AbResult, case: str | None) -> CaseResult:
-    """The case to explain: the one named, else the one that speaks for the result, else the one that changed most."""
+    """The case to explain: the named one, else the case that speaks for the result, else the largest change."""
     if case is not None:
         name = case.rpartition(":")[2]
         for one in result.cases:
@@ -134,7 +134,7 @@ def collect(
     """Both arms' profiles of one case, by a machine and a model; None: those it was measured with.
 
     A measurement keeps the profiles of its first seed. If that seed had no model, or another model or call chains are
-    asked for, one guest of each arm is run again, once.
+    requested, one guest of each arm is run again, once.
     """
     asked = result_folders.load_plan(folder)
     guests = architecture.load(asked.base.spec.architecture)
@@ -185,7 +185,7 @@ def collect(
 
 
 def kept(folder: Path, case: CaseResult, machine: str | None, model: str | None) -> str | None:
-    """The model whose profiles the measurement itself kept, if it is the one asked for."""
+    """The model whose profiles the measurement itself kept, if it is the requested one."""
     shape = result_folders.load_result(folder).environment.guests[case.workload]
     stored = shape.model
     kind = stored.partition(" ")[0]
@@ -244,7 +244,7 @@ def _with_chains(bench: Bench) -> Bench:
 
 
 def _initcalls(ready: ExactGuests, folder: Path, work: Work) -> list[dict[Call, int]]:
-    """The initcalls of both arms; none if the case is no boot."""
+    """The initcalls of both arms; none if the case is not a boot."""
     (series,) = ready.series
     if not plugin.measures_boot(series.bench.packed_root, architecture.of_machine(series.bench.machine)):
         return []
@@ -291,7 +291,7 @@ def initcalls_of(log: Iterable[str], levels: Mapping[str, str]) -> dict[Call, in
     """Microseconds of each initcall, and of all else until init is started, by a kernel's log with `initcall_debug`.
 
     The kernel's own figures are in ticks until it takes a clock source; the times of its messages are not, and have
-    the first message with them. Two functions of one name are one. An asynchronous one is no part of the rest: it
+    the first message with them. Two functions of one name are one. An asynchronous one is not part of the rest: it
     runs while initcalls wait for it, or beside them.
     """
     found: dict[Call, int] = {}

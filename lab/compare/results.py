@@ -37,7 +37,7 @@ BESIDE = ("kernel", "user", "cycles", "instructions")
 
 
 class ArmResult(Record, frozen=True, kw_only=True):
-    """One arm in the finished document. tree: where its revision was looked up."""
+    """One arm in the finished document. tree: the tree of its revision."""
 
     spec: str
     tree: str | None = None

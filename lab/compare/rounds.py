@@ -107,7 +107,7 @@ class Rounds:
         covariates: by case; the control of each is a case as well.
         boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set again after a
         measurement. `round_plan` is set once, when the rounds have been planned; before that nothing but very large
-        changes are found. ValueError: a number is out of range, or a case has not one primary metric.
+        changes are found. ValueError: a number is out of range, or a case lacks a single primary metric.
         """
         if design.max_blocks < 1 or boot_s < 0 or sample_s <= 0 or (design.fixed_iterations or 1) < 1:
             raise ValueError("blocks and iterations are 1 or more, seconds above 0")
@@ -136,7 +136,7 @@ class Rounds:
         return Block(number=done, order=order(self.design.seed, done), iterations=self.iterations())
 
     def add(self, block: Block, readings: Sequence[BootReading]) -> None:
-        """Add the values of a block's boots. ValueError: not the next block, or not the boots that it asked for."""
+        """Add the values of a block's boots. ValueError: not the next block, or not its requested boots."""
         if block.number != len(self.blocks):
             raise ValueError(f"block {block.number} was added after {len(self.blocks)}")
         if tuple(reading.arm for reading in readings) != block.order or set(block.order) != set(ARMS):

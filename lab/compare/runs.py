@@ -228,7 +228,7 @@ class Run(Record, frozen=True, kw_only=True):
         return {case: len(costs) for case, costs in self.windows.items()}
 
     def metrics(self, case: str) -> dict[str, float]:
-        """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
+        """The numbers of one case: the workload's own, and the modelled ones if a model ran."""
         return GuestOutput(self.report, self.costs, self.wall_s).metrics(case)
 
     def unwritten_cycles(self, case: str) -> float:
@@ -417,7 +417,7 @@ class GuestOutput(NamedTuple):
         return self._replace(costs={case: costs.counts(values) for case, values in self.costs.items()}, events={})
 
     def metrics(self, case: str) -> dict[str, float]:
-        """The numbers of one case: the workload's own, and the modelled ones where a model was run."""
+        """The numbers of one case: the workload's own, and the modelled ones if a model ran."""
         return {**_means([outcome.metrics for outcome in self.report.outcomes(case)]), **self.costs.get(case, {})}
 
 

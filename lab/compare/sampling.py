@@ -1,8 +1,8 @@
 """Sampling in exact mode: the seeds to run, their order, and the end of it.
 
-Seeds are the blocks of exact mode: all arms run each seed. Guests do not disturb each other's numbers, so they run
-side by side on all cores. Each run is exact, and a seed is one draw of what should not matter: three equal seeds leave
-room for two thirds of all seeds to be otherwise, six for two fifths.
+Seeds are the blocks of exact mode: all arms run each seed. Guests do not disturb each other's numbers, so they run side
+by side on all cores. Each run is exact, and a seed is one draw of things that should not matter: three equal seeds
+leave room for two thirds of all seeds to differ, six for two fifths.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def _run(
 ) -> _Ran:  # fmt: skip
     """Run one guest; if it dies in a case, once more without that case.
 
-    early: by number, the guests that died, also those whose place in the list is not settled yet.
+    early: by number, the dead guests, even if their place in the list is not settled yet.
     """
     series, guest = guests[number]
     early[number] = []

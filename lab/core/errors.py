@@ -70,7 +70,7 @@ class GuestFailure(StrEnum):
     def blames(self) -> Blame:
         """The cause of the failure. The host's failures say nothing about the kernel, and may be tried again."""
         match self:
-            case GuestFailure.QEMU_DIED:  # by a kernel, maybe; but that is no measurement of the kernel
+            case GuestFailure.QEMU_DIED:  # by a kernel, maybe; but that is not a measurement of the kernel
                 return "host"
             case GuestFailure.REFUSED:
                 return "request"

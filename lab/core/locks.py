@@ -84,8 +84,8 @@ def unheld(path: Path) -> Iterator[bool]:
 def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress = QUIET) -> bool:
     """Let `make` fill a folder, then give it its name; False when it was there already.
 
-    Other processes wait for the result. The lock ends with its process, so a half-made folder that is found under
-    the lock belongs to one that died, and is removed.
+    Other processes wait for the result. The lock ends with its process, so a half-made folder under the lock belongs to
+    a dead process, and is removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")

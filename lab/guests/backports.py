@@ -1,4 +1,4 @@
-"""QEMU of the backports of the host's release, unpacked in the lab's cache; the host's own QEMU stays as it is.
+"""QEMU of the backports of the host's release, unpacked in the lab's cache; the host's own QEMU stays unchanged.
 
 A backport is made for the libraries of its release, which the host's own QEMU has brought.
 """
@@ -20,7 +20,7 @@ _FIRMWARE = ("usr/share/qemu", "usr/share/seabios")
 
 
 def suite() -> str | None:
-    """The backports of the host's release; None where the lab knows none."""
+    """The backports of the host's release; None if the lab knows none."""
     try:
         release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     except OSError:
@@ -47,7 +47,7 @@ def firmware(program: str) -> list[str]:
 
 
 def install(progress: Progress) -> None:
-    """Download and unpack QEMU; `HostFailed` where the release has no backports, or where it does not run here."""
+    """Download and unpack QEMU; `HostFailed` if the release has no backports, or QEMU does not run here."""
     name = suite()
     if name is None:
         raise HostFailed("this release has no backports of QEMU that the lab knows", hint="name a QEMU by --qemu")

@@ -76,7 +76,7 @@ class _Fit:
         self.costs[name] = Cost(cycles=max(0.0, round(cycles, 3)), source=f"measured here: {words}", estimate=estimate)
 
     def attempt(self, names: Sequence[str], step: Callable[[], None]) -> None:
-        """Take a step; where the samples do not give it, the named values stay the base machine's."""
+        """Take a step; if the samples do not give it, the named values stay the base machine's."""
         try:
             step()
         except Unclear as error:
@@ -99,7 +99,7 @@ def fit(
     guest: Guest | None = None,
     name: str = "measured",
 ) -> Measurement:
-    """The machine file of a host, whose guests have the given CPU; `HostFailed` where its clock does not hold still."""
+    """The machine file of a host, whose guests have the given CPU; `HostFailed` if its clock is not steady."""
     clock = _clock(samples)
     state = _Fit(samples=samples, base=base, caches=caches)
     if (reading_ns := samples.facts.get("clock_reading_ns", 0)) > 300:
@@ -148,7 +148,7 @@ def fit(
 
 
 def _clock(samples: Samples) -> Reading:
-    """The clock of all runs that count; `HostFailed` where they give none."""
+    """The clock of all runs that count; `HostFailed` if they give none."""
     ranked = sorted(samples.used)
     if len(ranked) < 20 or len(samples.shared) > len(samples.series) / 2:
         raise HostFailed(
@@ -183,7 +183,7 @@ def _l1(state: _Fit) -> Reading:
 def _split(state: _Fit) -> str:
     """The reason why huge pages miss the TLB as small ones do, if they do.
 
-    Where the hypervisor maps huge pages by small ones, a chain through more than the first level of the TLB reaches
+    If the hypervisor maps huge pages by small ones, a chain through more than the first level of the TLB reaches
     takes longer than one within it, in the same cache.
     """
     if state.samples.facts.get("huge_bytes", 0) < state.samples.facts.get("arena_bytes", 1):
@@ -200,7 +200,7 @@ def _split(state: _Fit) -> str:
 
 
 def _second_level(state: _Fit) -> float:
-    """The cost of a second-level TLB hit, where chains through huge pages have it."""
+    """The cost of a second-level TLB hit, if chains through huge pages have it."""
     return (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles if _split(state) else 0.0
 
 
@@ -374,7 +374,7 @@ def _caches(state: _Fit) -> Caches:
 
 
 def _cache(state: _Fit, level: str) -> Cache:
-    """The capacity that CPUID reports, beside the one that a chain of loads finds."""
+    """The capacity that CPUID reports, beside the capacity that a chain of loads finds."""
     base: Cache = getattr(state.base.cache, level)
     if level not in state.caches:
         return _from_base(state.base, base, "the kernel does not show what CPUID reports")
@@ -397,13 +397,13 @@ def _cache(state: _Fit, level: str) -> Cache:
                 f"{level}: a chain of loads stays in it up to {reach.low >> 10} KiB, where CPUID says {kib} KiB: "
                 "others use it too, and the file has what is left"
             )
-            sets = math.lcm(ways, 16) // 16  # in KiB: what is left has whole sets too
+            sets = math.lcm(ways, 16) // 16  # in KiB: the rest has whole sets too
             kib = max(1, round(reach.value / 1024 / sets)) * sets
     return Cache(kib=kib, ways=ways, source=source)
 
 
 def _capacity(state: _Fit, level: str) -> Reach:
-    """Where a chain of loads has half left a level for the next one."""
+    """The size at which a chain of loads has half left a level for the next one."""
     names = {"l1d": ("l2_hit",), "l2": ("l2_hit", "llc_hit"), "llc": ("llc_hit", "memory")}[level]
     found = [(state.costs.get(name) or getattr(state.base.cost, name)).cycles for name in names]
     middle = _l1(state).value + (found[0] / 2 if level == "l1d" else sum(found) / 2)
@@ -536,7 +536,7 @@ def _strings(state: _Fit) -> None:
 
 
 def _overlap(state: _Fit) -> Overlap:
-    """Misses that overlap where some 40 plain instructions lie between two."""
+    """Misses that overlap if some 40 plain instructions lie between two."""
     base = state.base
     found: list[Divisor] = []
 

@@ -1,8 +1,8 @@
 """The channel to a guest: the job that goes in, the report that comes out. Pure functions over bytes.
 
 The job is a text file of TAB-separated fields (`images/guest/init/job.h`); the report is one JSON object per line,
-tagged by `t`. A guest can be killed at any instant, so a report can stop anywhere, even inside a line: what came
-before is kept, and `complete` is false.
+tagged by `t`. A guest can be killed at any instant, so a report can stop anywhere, even inside a line: the lines before
+are kept, and `complete` is false.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 
 def setting_command(name: str, value: str) -> str | None:
-    """The shell command for one setting; None for one that no command can make."""
+    """The shell command for one setting; None if no command can make it."""
     group, _, rest = name.partition(".")
     match group:
         case "sysctl":

@@ -1,8 +1,8 @@
 """Modelled metrics of a case: the counts of its windows as numbers that can be compared.
 
-TLBs, caches and cycles are those of a machine file, fed by the instructions and accesses that the guest executed. What
-decides is the program's own cost, the kernel's work on its behalf included; what interrupts it is a metric beside
-that. See docs/cost-model.md.
+TLBs, caches and cycles are those of a machine file, fed by the instructions and accesses that the guest executed. The
+program's own cost decides, with the kernel's work on its behalf; interruptions are a metric beside that. See
+docs/cost-model.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ METRICS = (
     Metric(name="counted_operations", unit="operations", better="neither"),
 )
 
-# Of guests whose vCPUs contend.
+# For guests whose vCPUs contend.
 MEETING = (
     Metric(name="moved_lines", unit="moves/op", better="lower"),
     Metric(name="false_moves", unit="moves/op", better="lower"),
@@ -93,7 +93,7 @@ _CYCLES: dict[tuple[Measures, Center], str] = {
     ("kernel", "median"): "kernel_cycles_p50",
 }
 
-# Means, whatever the center: the plugin counts the kernel's instructions of a window, not of each operation.
+# Means, with either center: the plugin counts the kernel's instructions of a window, not of each operation.
 _INSTRUCTIONS: dict[Measures, str] = {"all": "instructions_per_op", "kernel": "kernel_instructions"}
 
 _COUNTS = {cycles: _INSTRUCTIONS[measures] for (measures, _), cycles in _CYCLES.items()}
@@ -150,7 +150,7 @@ def count_of(cycles: str) -> str | None:
 
 
 def beside(primary: str) -> tuple[Basis, str] | None:
-    """The metric that stands beside one that decides, of the same share: instructions beside cycles, and vice versa.
+    """The metric that stands beside a deciding one, of the same share: instructions beside cycles, and vice versa.
 
     None beside a metric that is not modelled.
     """
@@ -163,9 +163,9 @@ def beside(primary: str) -> tuple[Basis, str] | None:
 def summarize(windows: Sequence[Window], counted: float | None = None, *, center: Center = "mean") -> dict[str, float]:
     """The metrics of one case from its windows: the program's cost per operation, and its interruptions.
 
-    An operation that something interrupted costs as much as the undisturbed ones of its kind (see `_excess`), except
+    An interrupted operation costs as much as the undisturbed ones of its kind (see `_excess`), except
     in the percentiles. counted: the operations of a program that marks none (fio, stress-ng); None counts each window
-    as one. `GuestFailed` where the center is the median, and no operation is marked.
+    as one. `GuestFailed` if the center is the median, and no operation is marked.
     """
     operations = [operation for window in windows for operation in window.operations]
     if center == "median" and not operations:
@@ -202,7 +202,7 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
 
 
 def _deferred(window: Window) -> float | None:
-    """The cycles of softirqs and of threads but idle; None if the plugin did not tell them apart."""
+    """The cycles of softirqs and of threads except idle; None if the plugin did not tell them apart."""
     if window.in_softirqs is None or window.in_idle is None:
         return None
     return _cycles([window.in_softirqs, window.in_threads]) - _cycles([window.in_idle])
@@ -287,11 +287,11 @@ def _excess(operations: Sequence[Operation]) -> tuple[float, float]:
 
 
 def _interrupted(operations: Sequence[Operation]) -> Iterator[tuple[list[int], list[int]]]:
-    """The undisturbed operations of each kind, by number, and those whose interruptions left a trace.
+    """The undisturbed operations of each kind, by number, and the operations whose interruptions left a trace.
 
-    An interruption's own cost is not in them, but its trace is: the program calls the scheduler on its behalf. What an
-    interrupted operation costs beyond the mean of the undisturbed ones that ran as many user instructions is such a
-    trace, where most of these are undisturbed, and it is small enough.
+    An interruption's own cost is not in them, but its trace is: the program calls the scheduler on its behalf. Such a
+    trace is the cost of an interrupted operation beyond the mean of the undisturbed ones with as many user
+    instructions, if most of these are undisturbed and it is small enough.
     """
     kinds: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for at, operation in enumerate(operations):
@@ -441,8 +441,8 @@ def corners(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The prices in a box at which test costs the least, and the most, as a multiple of base.
 
-    Both are linear in all prices but `overlap`, which is tried one by one; the ratio of two linear functions is largest
-    at a corner. A price that does not matter stays as it is.
+    Both are linear in all prices except `overlap`, which is tried one by one; the ratio of two linear functions is
+    largest at a corner. A price that does not matter stays unchanged.
     """
     least, most = (_extreme(base, test, prices, box, sign) for sign in (-1, 1))
     return least, most
@@ -477,7 +477,7 @@ def _cost_of(event: str) -> str:
 def _farthest(
     base: Mapping[str, float], test: Mapping[str, float], prices: dict[str, int], box: Box, sign: int
 ) -> dict[str, int]:
-    """The prices with the largest ratio (sign 1) or the smallest (-1), with `overlap` as it is.
+    """The prices with the largest ratio (sign 1) or the smallest (-1), with `overlap` unchanged.
 
     Dinkelbach, On Nonlinear Fractional Programming (1967): whatever maximizes test - ratio * base, term by term, has a
     larger ratio, until none has.

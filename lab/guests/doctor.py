@@ -37,7 +37,7 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 def examine(qemu: str = exact.QEMU) -> list[Finding]:
-    """All findings about this machine. Boots a guest to judge KVM, where `/dev/kvm` exists at all."""
+    """All findings about this machine. Boots a guest to judge KVM, if `/dev/kvm` exists at all."""
     return [
         _packages(), _exact_mode(qemu), _contention(qemu), *_other_architectures(), _live_mode(qemu), _counters(),
         _virtme_ng(), _default_tree(), _size(), _disk(), _terminals(), _privileges(), *live_setup(),
@@ -83,7 +83,7 @@ def _contention(qemu: str) -> Finding:
 
 
 def _packages() -> Finding:
-    """The packages of `host_packages` that are not installed, but for those whose program comes from elsewhere."""
+    """The packages of `host_packages` that are not installed, unless their program comes from elsewhere."""
     if shutil.which("dpkg-query") is None or shutil.which("apt-get") is None:
         text = "no apt and dpkg here, by which the guest image is made and `deb:` kernels are found"
         return _missing("packages", text, _NO_APT)
@@ -124,7 +124,7 @@ def needs_packages() -> bool:
 
 
 def install(password: str | None = None) -> None:
-    """Install the packages by the role `host_ready`. password: the one that sudo asks for, if it does."""
+    """Install the packages by the role `host_ready`. password: sudo's, if it asks for one."""
     if shutil.which("apt-get") is None:
         raise HostFailed("there is no apt here to install packages with", hint=_NO_APT)
     become = {"ansible_become_password": password} if password is not None else {}
@@ -138,7 +138,7 @@ def install(password: str | None = None) -> None:
 
 
 def add_contention(qemu: str, progress: Progress) -> None:
-    """Unpack QEMU of the backports beside the host's, where that one cannot end turns and there are any."""
+    """Unpack QEMU of the backports beside the host's, if that cannot end turns and there are backports."""
     if backports.suite() and _contention(qemu).state != "ok":
         backports.install(progress)
 

@@ -55,7 +55,7 @@ _OPTIONS = (
 # The most MiB of generated code; the kernel of `boot` needs 60. No number depends on it, so no fingerprint does.
 _BOUNDED = {"tcg,thread=single": "tcg,thread=single,tb-size=96"}
 
-# The digest of the options above as they were while fingerprints did not cover them. As long as they are the same,
+# The digest of the options above from the time when fingerprints did not cover them. While they are the same,
 # fingerprints stay equal to those of stored results.
 _FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c881b"
 
@@ -85,9 +85,9 @@ class ExactMachine(Record, frozen=True, kw_only=True):
     contention: Contention | None = None
 
     def for_contention(self, vcpus: int) -> ExactMachine:
-        """The parameters of guests whose vCPUs contend: all share one clock, which is slower the more they are.
+        """The parameters of guests whose vCPUs contend: all share one clock, which is slower with more vCPUs.
 
-        `UserError` where guests of the architecture cannot contend.
+        `UserError` if guests of the architecture cannot contend.
         """
         if self.contention is None:
             raise UserError("vCPUs that contend are those of x86-64 guests", hint="leave out --cpus, or @N")
@@ -109,7 +109,7 @@ class Qemu(Record, frozen=True, kw_only=True):
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """All that an exact number depends on besides kernel, arm and seed. Equal fingerprints promise equal numbers."""
+    """All inputs of an exact number except kernel, arm and seed. Equal fingerprints promise equal numbers."""
 
     fingerprint: str
     qemu: str
@@ -137,9 +137,10 @@ def cmdline(extra: Sequence[str], parameters: ExactMachine | None = None) -> lis
 
 
 def believing(words: Sequence[str], machine: Machine | None) -> list[str]:
-    """A complete command line; where mitigations are on, with the parameters that make up for the guest's CPU.
+    """A complete command line; if mitigations are on, with the parameters that make up for the guest's CPU.
 
-    Without them the kernel would believe in flaws that the modelled machine does not have. Those of the user go before.
+    Without them the kernel would believe in flaws that the modelled machine does not have. The user's parameters
+    override them.
     """
     mitigated = any(word.startswith("mitigations=") and word != "mitigations=off" for word in words)
     return overridden(machine.guest.mitigated, words) if mitigated and machine and machine.guest else list(words)
@@ -156,7 +157,7 @@ def _options(guest: Architecture) -> tuple[tuple[str, ...], ...]:
 class ExactGuest:
     """A guest of exact mode, from which both its command line and its fingerprint are made.
 
-    cmdline: the kernel's, complete. instrument: the cost model, where one is run.
+    cmdline: the kernel's, complete. instrument: the cost model, if one runs.
     """
 
     qemu: Qemu
@@ -193,7 +194,7 @@ class ExactGuest:
         return records.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
 
     def beginning(self) -> list[Any]:
-        """All that the guest depends on until it is ready, besides its kernel, its archive and its job."""
+        """All that the guest depends on until it is ready, except its kernel, its archive and its job."""
         facts = {name: value for name, value in self._facts().items() if name != "model"}
         own = architecture.of_machine(self.machine)
         return [facts, _options(own), own.boards, records.remembered_digest(Path(self.qemu.path).resolve())]
@@ -208,7 +209,7 @@ class ExactGuest:
         return f"{cpu},-hypervisor" if self.instrument and self.instrument.quantum else cpu
 
     def _facts(self) -> dict[str, Any]:
-        """The facts that the command line is made of, besides paths."""
+        """The facts in the command line, without paths."""
         return {
             "qemu": self.qemu.version,
             "machine": str(self.machine),
@@ -223,7 +224,7 @@ class ExactGuest:
 
 
 class GuestCpu(NamedTuple):
-    """A CPU as this QEMU makes it: registers of CPUID by leaf, subleaf and name. refused: asked for, and not there."""
+    """A CPU as this QEMU makes it: registers of CPUID by leaf, subleaf and name. refused: requested, and not there."""
 
     words: dict[tuple[int, int, str], int]
     refused: dict[tuple[int, int, str], int]
@@ -297,8 +298,8 @@ def missing_for_contention(qemu: Qemu, needs: Contention) -> list[str]:
 def find_qemu(command: str = QEMU, guests: Architecture | None = None, *, contends: bool = False) -> Qemu:
     """The QEMU to use for guests of an architecture.
 
-    contends: their vCPUs do. Where the host's own QEMU cannot end turns, it is that of the backports beside it.
-    `HostFailed` when it is missing, does not run, is too old to count instructions right, or lacks what is needed.
+    contends: their vCPUs do. If the host's own QEMU cannot end turns, it is that of the backports beside it.
+    `HostFailed` when it is missing, does not run, is too old to count instructions right, or lacks something needed.
     """
     guests = guests or architecture.load()
     found = _qemu_at(find_tool(guests.qemu if command == QEMU else command, package=guests.qemu_package), guests)

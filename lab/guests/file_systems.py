@@ -1,7 +1,7 @@
 """File systems of guests: the setting `mount.fs` makes a new one on a RAM disk and mounts it at /tmp.
 
 The RAM disk is the kernel's own (brd), so nothing but the kernel is between a program and memory. Kernels that the lab
-builds have both built in; of a package, what is a module is brought into the guest and loaded there.
+builds have both built in; a package's modules are brought into the guest and loaded there.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _MAKERS = {
 
 
 def mounted(workload: Workload, arms: Sequence[Arm]) -> Workload:
-    """The workload with its guests' needs for the file systems that arms ask for; as it is where none does.
+    """The workload with its guests' needs for the file systems of its arms; unchanged without any.
 
-    Raises `UserError` for a kernel without one of them. Memory grows by the RAM disk, in both arms.
+    Raises `UserError` for a kernel that lacks one of them. Memory grows by the RAM disk, in both arms.
     """
     asked = {arm.name: kind for arm in arms if (kind := arm.settings.get(MOUNT))}
     if not asked:
@@ -145,7 +145,7 @@ def _installed(kernel: Kernel) -> dict[str, Path]:
 
 
 def _in_order(name: str, there: Mapping[str, Path], seen: set[str]) -> Iterator[Path]:
-    """A module behind those that it depends on, each once."""
+    """A module behind its dependencies, each once."""
     if name in seen or name not in there:
         return
     seen.add(name)

@@ -63,7 +63,7 @@ class Number(Record, frozen=True, kw_only=True):
 
 
 class Divisor(Number, frozen=True, kw_only=True):
-    """A count that costs are divided by. low, high: where it may lie."""
+    """A count that costs are divided by. low, high: its range."""
 
     low: Annotated[int, msgspec.Meta(ge=1, le=OVERLAP_MAX)] | None = None
     high: Annotated[int, msgspec.Meta(ge=1, le=OVERLAP_MAX)] | None = None
@@ -77,7 +77,7 @@ class Divisor(Number, frozen=True, kw_only=True):
 
 
 class Cost(Record, frozen=True, kw_only=True):
-    """The cost of an event. The plugin counts in thousandths of a cycle. low, high: where it may lie."""
+    """The cost of an event. The plugin counts in thousandths of a cycle. low, high: its range."""
 
     cycles: Annotated[float, msgspec.Meta(ge=0, le=100_000)]
     low: Annotated[float, msgspec.Meta(ge=0, le=100_000)] | None = None
@@ -114,7 +114,7 @@ class Caches(Record, frozen=True, kw_only=True):
 
 
 class Flush(Record, frozen=True, kw_only=True):
-    """The extent of a flush of one page. all: all pages, as where an Intel CPU holds pages that a hypervisor split."""
+    """The extent of a flush of one page. all: all pages, as on an Intel CPU with pages that a hypervisor split."""
 
     all: bool = False
     source: Source
@@ -127,15 +127,15 @@ class Prefetch(Record, frozen=True, kw_only=True):
 
 
 class Overlap(Record, frozen=True, kw_only=True):
-    """The cache misses that overlap, as long as none waits for another."""
+    """The cache misses that overlap, if none waits for another."""
 
     misses: Divisor
 
 
 class Costs(Record, frozen=True, kw_only=True):
-    """Costs in cycles; docs/cost-model.md defines the events. Those from `atomic` on are of a class of instructions.
+    """Costs in cycles; docs/cost-model.md defines the events. Costs from `atomic` on are of a class of instructions.
 
-    Those from `dsb` on are of arm64 alone.
+    The costs from `dsb` on are of arm64 alone.
     """
 
     instruction: Cost
@@ -192,10 +192,10 @@ class Coherence(Record, frozen=True, kw_only=True):
 class Guest(Record, frozen=True, kw_only=True):
     """The CPU that guests see, as QEMU's `-cpu`: by it a kernel chooses its alternatives and mitigations.
 
-    lacks: features of the modelled CPU, by the kernel's names, that QEMU's TCG does not have.
-    off: features of it that TCG has and the guest does not, each with the reason.
-    mitigated: parameters of kernels whose mitigations are on. They say more than TCG can: which flaws the CPU does not
-    have, and its means against the others. Kernels that do not know one of them go on without it.
+    lacks: features of the modelled CPU, by the kernel's names, that QEMU's TCG lacks. off: features of it that TCG has
+    and the guest does not, each with the reason.
+    mitigated: parameters of kernels whose mitigations are on. They say more than TCG can: the flaws that the CPU does
+    not have, and its means against the others. Kernels that do not know one of them do without it.
     """
 
     cpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9,+=_.-]*\Z", description="a CPU as -cpu takes it")]
@@ -230,7 +230,7 @@ class Host(Record, frozen=True, kw_only=True):
 
 
 class Reading(Record, frozen=True, kw_only=True):
-    """A measured number as it is, and the range of most samples; its name ends in the unit."""
+    """A measured number, and the range of most samples; its name ends in the unit."""
 
     value: float
     low: float
@@ -240,7 +240,7 @@ class Reading(Record, frozen=True, kw_only=True):
 class Machine(Record, frozen=True, kw_only=True):
     """`machines/<name>.toml`. guest: None for the CPU of the `exact.toml` of its architecture.
 
-    mitigations: of `mitigations=auto`, by vulnerability; the machine is not affected by any other.
+    mitigations: with `mitigations=auto`, by vulnerability; the machine is not affected by any other.
     """
 
     schema: int
@@ -261,7 +261,7 @@ class Machine(Record, frozen=True, kw_only=True):
     mitigations: dict[str, Mitigation] = msgspec.field(default_factory=dict)
 
     def reports(self) -> Mapping[str, str]:
-        """The text of each file of vulnerabilities on the machine; none if nobody knows."""
+        """The text of each file of vulnerabilities on the machine; none if it is not known."""
         if self.mitigations:
             return {name: one.says for name, one in self.mitigations.items()}
         return self.host.mitigations if self.host else {}
@@ -368,7 +368,7 @@ def _check_costs(file: TomlFile, cost: Costs) -> None:
 
 
 def _check_range(file: TomlFile, value: float, low: float | None, high: float | None, *place: str) -> None:
-    """Refuse half a range, and one that the value is not in."""
+    """Refuse half a range, and a range without the value."""
     name = ".".join(place)
     if (low is None) != (high is None):
         given, missing = ("high", "low") if low is None else ("low", "high")

@@ -28,7 +28,7 @@ _GUESTS = ("qemu-system", "qemu-kvm", "kvm", "cloud-hyperviso", "firecracker", "
 
 
 class CpuTimes(NamedTuple):
-    """Seconds of CPU time since boot: all of it, that of running programs, and that which a hypervisor took away."""
+    """Seconds of CPU time since boot: in all, of running programs, and taken away by a hypervisor."""
 
     total_s: float
     busy_s: float
@@ -65,7 +65,7 @@ def online(root: Path) -> list[int]:
 def cpu_times(root: Path, cpus: Sequence[int] | None = None, *, ticks_per_s: float) -> CpuTimes:
     """The times of some CPUs together, or of all; zeros without a /proc/stat.
 
-    `user` and `nice` include `guest` and `guest_nice` (proc(5)). Steal is no work of this host.
+    `user` and `nice` include `guest` and `guest_nice` (proc(5)). Steal is not work of this host.
     """
     names = {"cpu"} if cpus is None else {f"cpu{cpu}" for cpu in cpus}
     total = idle = steal = 0
@@ -194,7 +194,7 @@ class HostFact(Record, frozen=True, kw_only=True):
 class RoundHost(Record, frozen=True, kw_only=True):
     """The host during a round.
 
-    steal: the share of the guests' CPU time that a hypervisor took away. load: the CPUs that others kept busy.
+    steal: the share of the guests' CPU time that a hypervisor took away. load: the CPUs that other work kept busy.
     throttled: how often a CPU was slowed down for heat, None if unknown. reasons: the values above their limits.
     """
 
@@ -220,7 +220,7 @@ def survey(cpus: Sequence[int], root: Path = _ROOT) -> list[HostFact]:
 
 
 def setup(facts: Sequence[HostFact]) -> dict[str, str]:
-    """The host's settings by name: the facts that stay until somebody changes them."""
+    """The host's settings by name: the facts that stay until a user changes them."""
     return {fact.name: fact.value for fact in facts if fact.name in _SETTINGS}
 
 
@@ -352,7 +352,7 @@ def _limited(name: str, value: str, text: str, remedy: str) -> HostFact:
 
 
 class Clocks(NamedTuple):
-    """Seconds: of the clock that stops while the host is suspended, of the one that does not, and of our own work."""
+    """Seconds: of the clock that stops while the host is suspended, of the clock that does not, and of our own work."""
 
     monotonic_s: float
     boot_s: float

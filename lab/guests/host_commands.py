@@ -1,7 +1,8 @@
-"""Commands of this host as workloads: a program or a script, with all that it needs of the host to run in a guest.
+"""Commands of this host as workloads: a program or a script, with the host's files that it needs in a guest.
 
-A program comes with its loader and its libraries. A script comes with its interpreter, and with the library of that if
-it is python or perl. All of it is below /workload, beside the image's own libraries, which may be of another version.
+A program comes with its loader and its libraries. A script comes with its interpreter, and with the interpreter's
+library if it is python or perl. All of it is below /workload, beside the image's own libraries, which may be of another
+version.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _MOST_MIB = 256
 _SETUP = "/bin/busybox mkdir -p /sbin /usr/bin /usr/sbin && /bin/busybox --install -s"
 
 PROGRAM_OF = "env.PROGRAM_OF"
-"""The setting of the arm whose build of the program a guest runs, where there are two: `base` or `head`."""
+"""The setting of the arm whose build of the program a guest runs, if there are two: `base` or `head`."""
 
 # Shells that busybox is, which each guest of a command has under its usual names.
 _SHELLS = ("sh", "ash")
@@ -91,7 +92,7 @@ def command_workload(
 
     The command runs in /workload. A file or folder with a relative path has the same path there, another one its name.
 
-    base_program: another build of the program, for guests with the setting `PROGRAM_OF` of `base`; those of `head` run
+    base_program: another build of the program, for guests with the setting `PROGRAM_OF` of `base`; guests of `head` run
     the command's own. A link made before the measurement leads to either, so both are started by the same words.
     clocked: the program works for a time.
     """
@@ -186,7 +187,7 @@ def _start(program: Path, name: str = "") -> _Started:
 
 
 def _with_libraries(program: Path, inside: str, own: dict[str, Path]) -> _Started:
-    """A program that is no script, with the host's loader and libraries, and its interpreter's own library."""
+    """A program that is not a script, with the host's loader and libraries, and its interpreter's own library."""
     env, library = _library(program)
     needing = [program, *(path for path in library.values() if ".so" in path.name)]
     try:

@@ -97,7 +97,7 @@ def key_of(packages: Iterable[str] = ()) -> str:
 
 
 def rebuild(progress: Progress) -> tuple[Image, Path]:
-    """Build the image anew, with the current versions of its packages."""
+    """Build the image again, with the current versions of its packages."""
     folder = paths.cache_dir("images") / key_of()[:24]
     if folder.is_dir():
         condemned = folder.with_name(f".{folder.name}.old")
@@ -107,7 +107,7 @@ def rebuild(progress: Progress) -> tuple[Image, Path]:
 
 
 def built() -> list[tuple[Image, Path]]:
-    """All finished images with their folders, but for those whose record is damaged."""
+    """All finished images with their folders, except images with a damaged record."""
     files = paths.entries(paths.cache_dir("images"), "[!.]*/image.json")
     return [(image, path.parent) for path, image in records.load_each(files, Image)]
 
@@ -140,7 +140,7 @@ def host_suite() -> str:
 
 
 def _debian_release() -> str | None:
-    """The host's release; None for one that is not Debian's."""
+    """The host's release; None if it is not Debian's."""
     lines = (line.partition("=") for line in _OS_RELEASE.read_text().splitlines())
     named = {name: value.strip("\"'") for name, _, value in lines}
     if named.get("ID") != "debian":

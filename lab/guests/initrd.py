@@ -1,7 +1,7 @@
 """The initrd of a guest: the guest image cut down to one workload's needs, with the workload's own files.
 
-It is packed for its workload alone, so a workload that is added leaves the bytes of every other workload's guest, and
-hence its numbers, as they were. A program needs its interpreter, its loader and its shared libraries.
+It is packed for its workload alone, so a new workload does not change the bytes of any other workload's guest, nor its
+numbers. A program needs its interpreter, its loader and its shared libraries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BUSYBOX = "/bin/busybox"
 LOADERS = ("ld-linux", "ld-musl")
 """The starts of the names of loaders. A workload that brings one brings the interpreters of its scripts, too."""
 
-# The names of shells, of which the image has busybox alone; a workload's `setup` makes the links.
+# The names of shells; the image has busybox alone, and a workload's `setup` makes the links.
 _SHELLS = ("/bin/sh", "/bin/ash", "/usr/bin/sh", "/usr/bin/env")
 
 

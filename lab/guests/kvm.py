@@ -1,7 +1,7 @@
-"""The accelerator of live guests and shells: KVM only where a kernel really boots under it, else TCG.
+"""The accelerator of live guests and shells: KVM only if a kernel really boots under it, else TCG.
 
-A probe boots a kernel. Its result is kept until this machine is booted again, or QEMU changes. That a guest took too
-long is kept for minutes, since it may have been this moment's fault.
+A probe boots a kernel. Its result is kept until this machine is booted again, or QEMU changes. A guest that took too
+long is kept for minutes, since the moment may have been to blame.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # The last messages of a kernel without a root: all of it has come up by then, and no image is needed.
 _CAME_UP = ("No working init found", "Unable to mount root fs", "VFS: Cannot open root device", "Run /init")
 
-# QEMU aborts with `host` alone where a nested hypervisor does not let it write IA32_ARCH_CAPABILITIES (MSR 0x10a).
+# QEMU aborts with `host` alone if a nested hypervisor does not let it write IA32_ARCH_CAPABILITIES (MSR 0x10a).
 _CPU_MODELS = ("host", "host,-arch-capabilities")
 
 
@@ -68,10 +68,10 @@ def accelerator(
     measuring: bool = True,
     guest_timeout_s: float = GUEST_TIMEOUT_S,
 ) -> Accelerator:
-    """The accelerator to use; `auto` is KVM where it works, else TCG, which is logged.
+    """The accelerator to use; `auto` is KVM if it works, else TCG, which is logged.
 
     measuring: numbers depend on it, so the reason matters, and a probe is worth its time.
-    guest_timeout_s: the longest that any guest may take.
+    guest_timeout_s: the longest time that any guest may take.
     """
     if wanted == "tcg":
         return "tcg"
@@ -163,7 +163,7 @@ def kernels_to_try() -> Iterator[Path]:
 def probe_kvm(
     qemu: str, kernels: Sequence[Path], *, guest_timeout_s: float = GUEST_TIMEOUT_S
 ) -> tuple[str, str | None]:
-    """Boot a kernel under KVM: the CPU model with which one came up and None, else a model and the reasons.
+    """Boot a kernel under KVM: the CPU model with which it came up and None, else a model and the reasons.
 
     A silent kernel is given up soon, and gets more time if it needs that without KVM, too. A kernel that does not come
     up without KVM either says nothing about KVM, and the next one is tried.
@@ -184,7 +184,7 @@ def probe_kvm(
 def _boot_under_kvm(qemu: str, kernel: Path, total_s: float, silence_s: float) -> tuple[str, str | None]:
     """Boot a kernel with each CPU model until one comes up: the first that does and None, else a model and all reasons.
 
-    Where that one took long, the machine may only have been too slow for those before it, so they get more time.
+    If that one took long, the machine may only have been too slow for the earlier ones, so they get more time.
     """
     reasons = []
     for number, model in enumerate(_CPU_MODELS):
@@ -209,7 +209,7 @@ def _boot(qemu: str, kernel: Path, accel: Sequence[str], total_s: float, silence
             *("-machine", "q35", "-accel", *accel),
             *("-m", "512M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             *("-chardev", f"file,id=console,path={run.CONSOLE}", "-device", "isa-serial,chardev=console"),
-            # A serial line is slow where a hypervisor emulates each byte: only errors, and the panic at the end.
+            # A serial line is slow if a hypervisor emulates each byte: only errors, and the panic at the end.
             *("-kernel", str(kernel), "-append", "console=ttyS0 loglevel=4 panic=-1 reboot=t"),
         ]
         ended = run.boot(argv, folder=folder, timeout_s=total_s, silence_s=silence_s)

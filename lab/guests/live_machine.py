@@ -51,7 +51,7 @@ class LiveMachine(Record, frozen=True, kw_only=True):
 
 
 class LiveGuest(Record, frozen=True, kw_only=True):
-    """A guest of live mode: all that its command line depends on, besides the names of its files.
+    """A guest of live mode: all that its command line depends on, except the names of its files.
 
     cpu: QEMU's CPU model under KVM, as `lab.guests.kvm` found it.
     """
@@ -90,7 +90,7 @@ def vng_options(accelerator: Accelerator, qemu: str, cpus: str, memory_mb: int) 
     """The options of all guests that `vng` starts: no network, no balloon, the image's root and never the host's."""
     return [
         *("--run", f"./{KERNEL}", "--root", f"./{ROOT}", "--cwd", f"./{ROOT}", "--user", "root"),
-        # The root's transport is not measured; one that needs no daemon on the host is the same everywhere.
+        # The root's transport is not measured; a transport without a daemon on the host is the same everywhere.
         *("--force-9p", "--disable-microvm", "--disable-monitor"),
         *(["--disable-kvm"] if accelerator == "tcg" else []),
         *("--qemu", qemu, "--cpus", cpus, "--memory", f"{memory_mb}M"),
@@ -196,7 +196,7 @@ def _search_path() -> str:
 
 
 def link_files(folder: Path, kernel: Path, root: Path) -> None:
-    """Put a kernel and a root where the command line has them."""
+    """Put a kernel and a root at the command line's paths."""
     (folder / KERNEL).symlink_to(kernel)
     (folder / ROOT).symlink_to(root)
 
@@ -225,7 +225,7 @@ def _composed(argv: tuple[str, ...], kernel: Path, root: Path, timeout_s: float)
 # ---- the root that virtme-ng wants to see: a folder with a shell in it, from which nothing is read while measuring
 
 
-# Where a guest mounts file systems: an image has only its packages' folders.
+# The mount points of a guest: an image has only its packages' folders.
 _MOUNT_POINTS = ("dev", "proc", "sys", "run", "tmp", "root", "home", "mnt", "opt", "srv", "var")
 _FILES = {
     "etc/passwd": "root::0:0:root:/root:/bin/sh\n",
@@ -297,7 +297,7 @@ def _make_root(target: Path, root: Path) -> None:
 
 
 def _hard_link(source: str, target: str) -> str:
-    """A hard link; a copy where the file system or its rules forbid one."""
+    """A hard link; a copy if the file system or its rules forbid links."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -324,7 +324,7 @@ def pin_and_start(process: subprocess.Popen[bytes], folder: Path, cpu_set: CpuSe
     from qemu.qmp import QMPError
 
     try:
-        asyncio.run(_pin_and_start(process, folder, cpu_set, timeout_s))  # Ctrl-C ends what it had begun, too
+        asyncio.run(_pin_and_start(process, folder, cpu_set, timeout_s))  # Ctrl-C ends its children, too
     except (QMPError, EOFError, OSError) as error:
         if process.poll() is None:
             raise GuestFailed(
@@ -361,7 +361,7 @@ def pin(pid: int, threads: Sequence[int], cpu_set: CpuSet, *, proc: Path = Path(
         return
     for path in (proc / str(pid) / "task").iterdir():
         if int(path.name) not in threads:
-            with suppress(ProcessLookupError):  # a helper that has ended meanwhile
+            with suppress(ProcessLookupError):  # a helper that has ended by now
                 os.sched_setaffinity(int(path.name), set(cpu_set.others))
 
 

@@ -34,7 +34,7 @@ _UNDISTURBED = 0.985
 """The share of the best width that a run must have had: with another thread on the core it is less."""
 
 _ENOUGH = 5
-"""Undisturbed samples from which a value is taken."""
+"""The number of undisturbed samples that a value needs."""
 
 
 # --- samples ---
@@ -69,7 +69,7 @@ class Series(_Line, frozen=True, kw_only=True, tag_field="t", tag="series"):
         )
 
     def undisturbed(self, width: float) -> Series:
-        """Without the samples that had less than this width; the widest quarter where hardly any had it."""
+        """Without the samples that had less than this width; the widest quarter if hardly any had it."""
         every = sorted(zip(self.width, self.cycles, self.ghz, strict=True), reverse=True)
         kept = [sample for sample in every if sample[0] >= width]
         shared = len(kept) < _ENOUGH
@@ -81,8 +81,8 @@ class Series(_Line, frozen=True, kw_only=True, tag_field="t", tag="series"):
     def reading(self, scale: Callable[[float], float] = lambda cycles: cycles, share: float = 0.25) -> Reading:
         """The lower quartile (or another share), and the range from the 5th to the 75th percentile.
 
-        Whatever disturbs a run makes it longer, so the median would depend on the neighbours. A minimum would depend on
-        the one run whose clock was misjudged.
+        A disturbance makes a run longer, so the median would depend on the neighbours. A minimum would depend on the
+        one run whose clock was misjudged.
         """
         ranked = sorted(map(scale, self.cycles))
         return Reading(value=quantile(ranked, share), low=quantile(ranked, 0.05), high=quantile(ranked, 0.75))
@@ -123,7 +123,7 @@ class Samples:
     missing: dict[str, str]
 
     def one(self, name: str) -> Series:
-        """A benchmark that is not over sizes; `Unclear` where it gave nothing."""
+        """A benchmark that is not over sizes; `Unclear` if it gave nothing."""
         found = self.over(name)
         return next(iter(found.values()))
 
@@ -270,7 +270,7 @@ def guest_of(base: Guest | None) -> Guest | None:
     flags = {flag.replace("_", "") for flag in info["flags"].split()}
     words = [word for word in base.cpu.split(",") if not word.startswith("+") or word[1:] in flags]
     renamed = [f"{key}={own[key]}" if (key := word.partition("=")[0]) in own else word for word in words]
-    # Of another CPU nobody said how a kernel comes to believe in it.
+    # The parameters that make a kernel believe in another CPU are not known.
     mitigated = base.mitigated if renamed == words else []
     source = "/proc/cpuinfo, as far as QEMU emulates it"
     return msgspec.structs.replace(base, cpu=",".join(renamed), mitigated=mitigated, source=source)

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class _MissingMetric(Exception):
-    """A metric that a program has to report and did not: its name, and where it was looked for."""
+    """A metric that a program has to report and did not: its name, and the place where it was expected."""
 
 
 def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], guest: Path) -> None:
@@ -116,13 +116,13 @@ def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, gue
 
 
 def unsupported(outcome: CaseOutcome, workload: Workload) -> str | None:
-    """The error of a case that the kernel does not offer, as its program said; None for any other."""
+    """The error of a case that the kernel lacks, as its program said; None for any other."""
     why = _UNSUPPORTED.search(_last_line(outcome)) if outcome.status == UNSUPPORTED_STATUS else None
     return f"{workload.name}:{outcome.name} is not supported on this kernel: {why[1]}" if why else None
 
 
 def _last_line(outcome: CaseOutcome) -> str:
-    """The last line of a program's errors, else of its output, where some programs complain."""
+    """The last line of a program's errors, else of its output, in which some programs complain."""
     for lines in (outcome.stderr, outcome.stdout):
         for line in reversed(lines):
             if line.strip():
@@ -131,7 +131,7 @@ def _last_line(outcome: CaseOutcome) -> str:
 
 
 def _metrics(outcome: CaseOutcome, workload: Workload) -> dict[str, float]:
-    """The declared metrics, and the others where the workload is open to them."""
+    """The declared metrics, and the others if the workload is open to them."""
     documents: dict[Parse, Document] = {}
     values = _printed(outcome) if workload.open_metrics else {}
     for metric in workload.metrics:

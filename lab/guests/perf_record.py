@@ -1,7 +1,7 @@
 """`perf record` of each arm in a boot of its own: the share of time of each function, and how it differs.
 
-Sampling disturbs the program, so these boots are in no verdict. `perf record -e cycles` falls back to `cpu-clock`
-where there is no PMU; the report names the event. perf reports in the guest, where the symbols of its kernel are.
+Sampling disturbs the program, so these boots are in no verdict. `perf record -e cycles` falls back to `cpu-clock` if
+there is no PMU; the report names the event. perf reports in the guest, where the symbols of its kernel are.
 """
 
 from __future__ import annotations

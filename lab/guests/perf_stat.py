@@ -1,8 +1,8 @@
 """`perf stat` around a case in its guest: the events, and perf's counts of them.
 
 perf's JSON lines (`perf stat -j`, tools/perf/Documentation/perf-stat.txt, "JSON FORMAT") are among the program's own
-lines on stderr. An event that the guest's PMU does not have is `<not supported>`, one that never got a counter is
-`<not counted>`. perf scales up the count of an event that had a counter for a part of the time.
+lines on stderr. An event that the guest's PMU lacks is `<not supported>`; an event that never got a counter is `<not
+counted>`. perf scales up the count of an event that had a counter for a part of the time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lab.workloads.spec import Better
 PERF = "/usr/bin/perf"
 PROGRAMS = (PERF, BUSYBOX)
 MEMORY_MB = 64
-"""Memory of the guest for perf: 32 MiB for it and its libraries, as the root is in RAM, and as much to run."""
+"""Memory of the guest for perf: 32 MiB for it and its libraries, because the root is in RAM, and as much to run."""
 
 # perf exits with 0 when a signal killed its program; a shell exits with 128 + signal.
 KEEP_STATUS = '"$@"; exit $?'
@@ -40,7 +40,7 @@ class Event(NamedTuple):
 
     @property
     def metric(self) -> Metric:
-        """The metric of a case, beside those that the program prints."""
+        """The metric of a case, beside the program's own."""
         return Metric(name=metric_name(self.name), unit=self.unit, better=self.better)
 
 
@@ -82,7 +82,7 @@ def events(known: Iterable[str]) -> tuple[Event, ...]:
 
 
 def has_pmu(root: Path = Path("/")) -> bool:
-    """True if this host has a PMU. Who may use it does not matter: guests get theirs from KVM."""
+    """True if this host has a PMU. Permission to use it does not matter: guests get theirs from KVM."""
     return any((root / "sys/bus/event_source/devices").glob("cpu*"))
 
 
@@ -107,7 +107,7 @@ def wrap(command: Sequence[str], events: Sequence[Event]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One case's events. shares: the percent of the time that an event had a counter, where that was not all of it.
+    """One case's events. shares: the percent of the time that an event had a counter, if not all of it.
 
     rest: the lines that are not perf's.
     """
@@ -175,7 +175,7 @@ def _number(text: str) -> float | None:
 class PerfSummary(Record, frozen=True, kw_only=True):
     """The counts of `perf stat` in a comparison. Whole programs are counted, with their preparations.
 
-    shares: the smallest percent of the time that an event had a counter, where that was not all of it; perf scaled
+    shares: the smallest percent of the time that an event had a counter, if not all of it; perf scaled
     its counts up. not_counted: events that had no counter in some boot, which has no number of them.
     not_supported: events that no guest's PMU has. pmu: false if the guests had none.
     """

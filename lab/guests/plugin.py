@@ -119,9 +119,9 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="chain
 
 
 class Use(msgspec.Struct, frozen=True, array_like=True):
-    """An instruction at a line. essential: moves after which its vCPU used what another one had written.
+    """An instruction at a line. essential: moves after which its vCPU used another one's writes.
 
-    vcpus: those that executed it, one bit each. bytes: those of the line that it accessed, one bit each.
+    vcpus: the vCPUs that executed it, one bit each. bytes: the accessed bytes of the line, one bit each.
     """
 
     address: _Address
@@ -134,12 +134,12 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line that moved between vCPUs in operations of a window: its physical address, and one that it was reached by.
+    """A line that moved between vCPUs in operations of a window: its physical address, and a virtual one.
 
-    held, holds: of a lock, thousandths of cycles that it was held in all, and how often.
-    cache, size, slab: of a slab's object, the name of its cache, its bytes, and where the slab begins.
+    held, holds: of a lock, the thousandths of cycles for which it was held in all, and how often.
+    cache, size, slab: of a slab's object, the name of its cache, its bytes, and the slab's beginning.
     readers, writers: vCPUs, one bit each. queued, waited: thousandths of cycles until it had arrived, and until a loop
-    that looked at it went on.
+    that looked at it continued.
     """
 
     line: _Address
@@ -174,7 +174,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
     """One measurement: everything that was executed, and by whom.
 
-    With several vCPUs all counts as the program's; of those that contend, what was done in its operations. Counters
+    With several vCPUs all counts as the program's; if they contend, the work in its operations. Counters
     that are not part of the model are missing, not zero.
     """
 
@@ -188,7 +188,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     in_program: Spent  # by tasks that run user code, and by the kernel on their behalf
     in_interrupts: Spent  # with the softirqs that run when they end
     in_threads: Spent  # of the kernel, idle included
-    in_softirqs: Spent | None = None  # of in_interrupts: what runs when they have allowed others
+    in_softirqs: Spent | None = None  # the part of in_interrupts after they have allowed others
     in_idle: Spent | None = None  # of in_threads
     steps: _Count | None = None  # of the guest's clock: instructions, and each iteration of a string
     unprofiled: tuple[_Count, _Count]  # thousandths of cycles and instructions of the program's, in no block
@@ -196,11 +196,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     operations: list[Operation]
     kinds: list[tuple[Events, Events]] = []  # the events of operations, in user and kernel mode
     blocks: list[Block] = []  # the program's profile, from a line of its own
-    irqs_off: Span | None = None  # the longest one; None of guests for which it is not known
-    of_vcpus: list[_Count] = []  # of those that contend: the operations of each vCPU
-    lines: list[Line] = []  # of those that contend: from a line of its own, those that moved most first
-    cpus: list[_Address] = []  # what the addresses of a variable of each CPU are beyond its symbol's
-    chains: Calls | None = None  # from a line of its own, where they were asked for
+    irqs_off: Span | None = None  # the longest one; None if it is not known
+    of_vcpus: list[_Count] = []  # if vCPUs contend: the operations of each
+    lines: list[Line] = []  # if vCPUs contend: from a line of its own, the most moves first
+    cpus: list[_Address] = []  # the distances of each CPU's variables from their symbols
+    chains: Calls | None = None  # from a line of its own, if requested
 
     @property
     def own(self) -> bool:
@@ -389,7 +389,7 @@ def measures_boot(root: Path, guests: Architecture) -> bool:
 
 
 def _brackets(root: Path, guests: Architecture) -> Brackets:
-    """By the marks in a guest's archive. A program that marks a window need not be modelled while it sets up."""
+    """From the marks in a guest's archive. A program that marks a window need not be modelled while it sets up."""
     content = root.read_bytes()
     if guests.mark.numbered(Marks.MEASURES_BOOT) in content:
         return Brackets.BOOT
@@ -400,7 +400,7 @@ def _brackets(root: Path, guests: Architecture) -> Brackets:
 class Instrument:
     """The plugin as a comparison uses it: with a machine, and the extent of the model.
 
-    brackets: None for those that the programs of a guest ask for.
+    brackets: None for the choice by the guest's programs.
     quantum: cycles of a turn of vCPUs that contend (docs/contention.md); 0 for QEMU's own turns.
     chains: True to record the calls that led to each block, which changes no number.
     """
@@ -413,7 +413,7 @@ class Instrument:
     chains: bool = False
 
     def contending(self, quantum: int) -> Self:
-        """The instrument of guests whose vCPUs contend; `UserError` where the machine has no costs for that."""
+        """The instrument of guests whose vCPUs contend; `UserError` if the machine has no costs for that."""
         if self.machine.coherence is None:
             raise UserError(
                 f"the machine {self.machine.name} says nothing of several CPUs",
@@ -425,7 +425,7 @@ class Instrument:
 
     @property
     def identity(self) -> str:
-        """Names all that modelled numbers depend on: part of the fingerprint, and shown with the numbers.
+        """Names all inputs of modelled numbers: part of the fingerprint, and shown with the numbers.
 
         The version of the numbers stands for the plugin's sources: an edit that changes no number keeps it.
         """
@@ -455,7 +455,7 @@ class Instrument:
 
 
 def load_instrument(machine: str | None, model: str) -> Instrument | None:
-    """The instrument of a plan; None when nothing is modelled."""
+    """The instrument of a plan; None without a model."""
     if model == "none":
         return None
     return Instrument(library=obtain(), machine=hardware.load(machine or hardware.DEFAULT), model=Model(model))

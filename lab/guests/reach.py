@@ -60,7 +60,7 @@ class Reach:
 
 
 def crossing(points: Sequence[tuple[int, float]], level: float) -> Reach:
-    """Where a curve crosses a level for good."""
+    """The place where a curve crosses a level for good."""
     for (x, y), (next_x, next_y) in reversed(list(pairwise(points))):
         if y < level <= next_y:
             return Reach(value=x + (next_x - x) * (level - y) / (next_y - y), low=x, high=next_x)
@@ -78,7 +78,7 @@ class TlbFit:
 
 
 def fit_tlb(points: Sequence[tuple[int, float]]) -> TlbFit:
-    """Fit the cost of pages beyond the caches' as two steps, or one where the second level was not exhausted."""
+    """Fit the cost of pages beyond the caches' as two steps, or one if the second level was not exhausted."""
     deepest = max(value for _, value in points)
     if deepest < 2:
         raise Unclear("there is no step in its curve")
@@ -118,7 +118,7 @@ def _misses_of_lru(pages: float) -> float:
 
 @cache
 def _misses_of_random(pages: float) -> float:
-    """The share of misses when pages are visited in turn, as a multiple of the entries, and a miss evicts any entry.
+    """The share of misses if pages are visited in turn, as a multiple of the entries, and a miss evicts any entry.
 
     A page is still there at its next turn if none of the misses in between evicted it: h = exp(-pages * (1 - h)).
     """

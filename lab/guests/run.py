@@ -32,7 +32,7 @@ LAST_WORDS_S = 20.0
 """The longest silence of a guest whose kernel oopsed."""
 
 QUEUED_MAX = 3
-"""The most time that a guest may wait for a processor besides, in times of the longest that it may take."""
+"""The most time that a guest may also wait for a processor, as a multiple of its longest time."""
 
 END_SIZE = 64 << 10
 """The bytes of a console's end that an oops is looked for in."""
@@ -95,7 +95,7 @@ class RunningGuests:
         self._closed = False
 
     def add(self, process: Stoppable) -> None:
-        """Add a guest that was started; kill it if all were stopped meanwhile."""
+        """Add a started guest; kill it if all have been stopped."""
         with self._lock:
             self._processes.add(process)
             if self._closed:
@@ -107,7 +107,7 @@ class RunningGuests:
             self._processes.discard(process)
 
     def stop_all(self) -> None:
-        """Kill every guest, and every one that is added later."""
+        """Kill every guest, and every guest that is added later."""
         with self._lock:
             self._closed = True
             for process in self._processes:
@@ -127,11 +127,11 @@ def boot(
 ) -> GuestExit:
     """Run a guest to its end, or kill it after `timeout_s` of wall time, less the time that it waited for a processor.
 
-    One whose kernel oopsed may never end, and is killed once it says nothing more.
+    A guest whose kernel oopsed may never end, and is killed once it says nothing more.
 
-    argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception
-    from it ends the guest. fds: the open files that it inherits. file_max: the most bytes of a file that it writes, its
-    memory included where that is one. silence_s: a guest that says nothing for so long is killed, too.
+    argv: has the guest write CONSOLE and REPORT in the folder. on_start: called with the new process; an exception from
+    it ends the guest. fds: the open files that it inherits. file_max: the most bytes of a file that it writes, its
+    memory included if that is a file. silence_s: a guest that says nothing for so long is killed, too.
     """
     running = running or RunningGuests()
     started = time.monotonic()
@@ -187,8 +187,8 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float, folder: Path, sile
                 said, spoke = sizes, now
             if now - spoke >= LAST_WORDS_S and _OOPS.search(_end(console)):
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
-            # A guest beside much other work is slow, and does not hang: its kernel must not be blamed. One that hangs
-            # must end there, too.
+            # A guest beside much other work is slow, and does not hang: its kernel must not be blamed. A guest that
+            # hangs must end there, too.
             left = timeout_s - (now - started) + min(_queued_s(process.pid), QUEUED_MAX * timeout_s)
             if left <= 0 or (silence_s and now - spoke >= silence_s):
                 raise subprocess.TimeoutExpired(process.args, timeout_s)
@@ -201,13 +201,13 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float, folder: Path, sile
 
 
 def _queued_s(process: int) -> float:
-    """The time that the thread of a process that waited most was ready to run, and no processor was free.
+    """The longest time for which a thread of a process was ready to run, and no processor was free.
 
-    0.0 where the host's kernel does not count it.
+    0.0 if the host's kernel does not count it.
     """
     waited = [0]
     for file in Path(f"/proc/{process}/task").glob("*/schedstat"):
-        with suppress(OSError):  # a thread that ended meanwhile
+        with suppress(OSError):  # a thread that has ended
             waited.append(int(file.read_text().split()[1]))
     return max(waited) / 1e9
 
@@ -235,24 +235,24 @@ _STALL = re.compile(
     r"(rcu: INFO: .{,200}stall.*|INFO: task .{,200} blocked for more than.*|watchdog: BUG: soft lockup.*)"
 )
 
-# Bits that are 0 on every CPU. QEMU 7.2 does not say before a cmpxchg16b of which kind the flags are, so it may take
-# half a pointer for them where an interrupt comes right behind it (target/i386/tcg/translate.c).
+# Bits that are 0 on every CPU. QEMU 7.2 does not set the kind of the flags before a cmpxchg16b, so it may take
+# half a pointer for them if an interrupt comes right behind it (target/i386/tcg/translate.c).
 _WRONG_FLAGS = re.compile(r"EFLAGS: (?!00[0-3])[0-9a-f]{8}\b")
 WRONG_FLAGS = "QEMU 7.2 has wrong flags after cmpxchg16b in some layouts of a kernel's code"
 
-# Signals by which a program ends itself, or ends by a mistake of its own: nobody outside sent them.
+# Signals by which a program ends itself, or ends by a mistake of its own: no other process sent them.
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
 _ORDER = ": terminating on signal "
-"""QEMU's message of a signal by which somebody ended it. Its status is 0 then, as if its guest had ended."""
+"""QEMU's message about a signal that ended it from outside. Its status is 0 then, as if its guest had ended."""
 
 _REFUSED_HINTS = {"hugepages": "its memory does not give that many: reserve fewer, or raise memory_mb in workload.toml"}
 
 
 def read_report(ended: GuestExit) -> GuestReport:
-    """The report of a guest. `GuestFailed` names the way in which it failed, if it did, and the case that ran then.
+    """The report of a guest. `GuestFailed` names its failure, and the case that ran then.
 
-    An oops is a failure even when the workload went on: numbers of a kernel that oopsed mean nothing.
+    An oops is a failure even if the workload continued: numbers of a kernel that oopsed mean nothing.
     """
     for path, most in ((ended.console, FILE_MAX), (ended.report, REPORT_MAX)):
         if path.exists() and path.stat().st_size > most:
@@ -366,7 +366,7 @@ def _panicked(why: str, console: str, log: Path) -> GuestFailed:
 
 
 def _hint(console: str) -> str | None:
-    """The hint for a kernel that died: QEMU is to blame where it computed flags wrongly, and an interrupt came then."""
+    """The hint for a kernel that died: QEMU is to blame if it computed flags wrongly, and an interrupt came then."""
     if not _WRONG_FLAGS.search(console):
         return None
     return f"{WRONG_FLAGS}: try a newer one with --qemu"
@@ -390,7 +390,7 @@ def _incomplete(report: GuestReport, console: str, log: Path) -> GuestFailed:
 
 
 def overridden(words: Sequence[str], extra: Sequence[str]) -> list[str]:
-    """Words of a command line, without those that others replace, and the others.
+    """Words of a command line, without the replaced ones, and the replacements.
 
     To give a parameter twice is not enough: since v6.17 `mitigations=off mitigations=auto` mitigates nothing
     (mitigations_parse_cmdline() in kernel/cpu.c).

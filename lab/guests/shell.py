@@ -1,6 +1,6 @@
 """`lab shell`: the guest image under a kernel, with a shell or one command in it, booted from RAM as all guests are.
 
-Any kernel that boots as a guest has what this needs: a root in RAM and serial ports. The first port has the kernel's
+Any kernel that boots as a guest has the needed parts: a root in RAM and serial ports. The first port has the kernel's
 messages, and the terminal of a shell. A command writes to the second and the third. The last port has the status.
 """
 
@@ -114,7 +114,7 @@ def _pack(root: Path, init: str, folder: Path) -> None:
 
 
 def _kept_log(folder: Path, kernel: Kernel) -> Path | None:
-    """The kernel's messages, put where they stay; None if there are none, as of a shell, whose terminal has them."""
+    """The kernel's messages, in a lasting file; None without any: a shell has them on its terminal."""
     console = folder / CONSOLE
     if not console.exists():
         return None
@@ -129,7 +129,7 @@ def qemu_argv(
     """QEMU's argument list: the machine that boots any kernel, and the ends of its serial ports."""
     ports = {"console": "stdio,mux=on,signal=off"}
     if command:
-        # By name: QEMU opens its own standard output anew, which is a pipe here.
+        # By name: QEMU opens its own standard output again, which is a pipe here.
         ports = {"console": f"file,path={folder / CONSOLE}", "out": "file,path=/proc/self/fd/1"}
         ports["err"] = "file,path=/proc/self/fd/2"
     ports["status"] = f"file,path={folder / _STATUS}"
@@ -210,7 +210,7 @@ def _run_in_terminal(argv: Sequence[str], folder: Path, timeout_s: float | None)
 
 
 def _run_through_pipes(argv: Sequence[str], folder: Path, timeout_s: float | None) -> int:
-    """Run a program and copy its output: QEMU opens its standard output anew, and would empty a file."""
+    """Run a program and copy its output: QEMU opens its standard output again, and would empty a file."""
     env, pipe = {**os.environ, _TAG: str(folder)}, subprocess.PIPE
     with subprocess.Popen(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as started:
         threads = [

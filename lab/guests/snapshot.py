@@ -1,7 +1,7 @@
-"""Snapshots: the state of an exact guest that is ready for its cases, from which guests with other cases go on.
+"""Snapshots: the state of an exact guest that is ready for its cases. Guests with other cases continue from it.
 
-Most of a short measurement is the boot, which is the same for every seed. A guest that boots is held where it is up
-(`get_ready` in images/guest/init/init.c), QEMU writes its state, and the guest goes on. Each later guest of the same
+Most of a short measurement is the boot, which is the same for every seed. A booting guest is held once it is up
+(`get_ready` in images/guest/init/init.c), QEMU writes its state, and the guest continues. Each later guest of the same
 kernel, machine, archive and settings starts from that state, with its own cases written over those of the first. No
 guest sees any of it, and the plugin remembers nothing from before, so all three ways give the same bytes.
 """
@@ -39,13 +39,13 @@ FOLDER = "snapshots"
 """Of the cache."""
 
 KEPT_MAX = 4 << 30
-"""The most bytes of all snapshots. Those that were not used for longest go first."""
+"""The most bytes of all snapshots. The least recently used go first."""
 
 STATE, RECORD = "state.zst", "snapshot.json"
 
 _POLL_S = 0.002
 _STOPPING_S = 0.5
-"""The longest that QEMU may take to begin to stop; it is let go on then, and no state is kept."""
+"""The longest time for QEMU to begin to stop; after that it continues, and no state is kept."""
 _GO_ON = b"g"
 """The byte that the plugin waits for; it takes any."""
 _PIECE = 1024
@@ -53,7 +53,7 @@ _PIECE = 1024
 
 
 class Entry(NamedTuple):
-    """The place in a guest's init from which guests go on.
+    """The place in a guest's init from which guests continue.
 
     goes_on: the address of its first instruction. cases: that of the text of /cases. pc: the number of the program
     counter among the registers.
@@ -103,7 +103,7 @@ class Snapshot:
         return paths.cache_dir(FOLDER) / self.key
 
     def load(self) -> _Record | None:
-        """Read the record of a state that this store made and that is whole; None if there is no such state."""
+        """Read the record of a whole state that this store made; None if there is no such state."""
         if not locks.hold(self.folder / RECORD):
             return None
         found = records.find(self.folder / RECORD, _Record)
@@ -128,7 +128,7 @@ class Snapshot:
 
 
 def _unnamed(folder: Path) -> IO[bytes]:
-    """A file without a name, of which a lab that is killed leaves nothing."""
+    """A file without a name: a killed lab leaves nothing of it."""
     return open(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600), "w+b")  # noqa: PTH123
 
 
@@ -162,7 +162,7 @@ def kept() -> list[Path]:
 
 
 def used(folder: Path) -> float:
-    """The time when a snapshot was used last, in seconds since the epoch; 0 for one that was never whole."""
+    """The time when a snapshot was used last, in seconds since the epoch; 0 if it was never whole."""
     with suppress(FileNotFoundError):
         return (folder / RECORD).stat().st_mtime
     return 0.0
@@ -189,7 +189,7 @@ class _Misunderstood(Exception):
 
 
 async def _status(monitor: QMPClient, command: str, *passing: str) -> str:
-    """The status that a command answers with, as soon as it is none of those that pass."""
+    """The status of a command, once it is none of the passing ones."""
     import asyncio
 
     while True:
@@ -212,7 +212,7 @@ class _Stub:
         self._end, self._stream = end, end.makefile("rb")
 
     def ask(self, packet: str) -> str:
-        """Send a packet; returns the one that answers it. QEMU also says by itself that the guest has stopped."""
+        """Send a packet; returns the answer. QEMU also says by itself that the guest has stopped."""
         self._end.sendall(f"${packet}#{sum(packet.encode()) & 0xFF:02x}".encode())
         while (answer := self._packet()).startswith("T"):
             pass
@@ -341,9 +341,10 @@ class Start:
 class Keeping(Start):
     """A guest boots, and its state is kept when it is up. folder: the guest's.
 
-    The plugin holds the guest at a mark. QEMU is told to stop meanwhile, so it stops at the next instruction that it
-    can. A breakpoint would do as well, but for QEMU's clock: where a guest stops by itself, the clock jumps ahead to
-    its next timer (icount_start_warp_timer() in softmmu/icount.c), and the guest that boots through would differ.
+    The plugin holds the guest at a mark. QEMU gets the command to stop then, so it stops at the next possible
+    instruction. A breakpoint would not do because of QEMU's clock: if a guest stops by itself, the clock jumps
+    ahead to its next timer (icount_start_warp_timer() in softmmu/icount.c), and the guest that boots through would
+    differ.
     """
 
     def __init__(self, snapshot: Snapshot, folder: Path) -> None:
@@ -404,7 +405,7 @@ _guard = threading.Lock()
 
 @contextmanager
 def _one_at_a_time(key: str) -> Iterator[bool]:
-    """Tell the first guest of a key that it leaves the state; False for those that boot beside it."""
+    """Tell the first guest of a key that it leaves the state; False for guests that boot beside it."""
     with _guard:
         is_first = key not in _being_kept
         _being_kept.add(key)
@@ -428,7 +429,7 @@ async def _save(monitor: QMPClient, state: IO[bytes]) -> bool:
 
 
 class GoingOn(Start):
-    """A guest goes on from a kept state. cases: its own, the text of /cases."""
+    """A guest continues from a kept state. cases: its own, the text of /cases."""
 
     def __init__(self, snapshot: Snapshot, cases: bytes) -> None:
         super().__init__(snapshot)
@@ -436,12 +437,12 @@ class GoingOn(Start):
         self._went_on = False
         self._zstd = subprocess.Popen([_zstd(), "-dcq", snapshot.folder / STATE], stdout=subprocess.PIPE)
         self.argv += ["-incoming", f"fd:{self._give(self._zstd.stdout)}"]
-        # QEMU would tell the network where the guest is now, by timers of the host's that interrupt it.
+        # QEMU would announce the guest's place on the network, by timers of the host that interrupt it.
         self.argv += ["-global", "migration.announce-rounds=0"]
 
     @property
     def is_refused(self) -> bool:
-        """True if QEMU ended before the guest went on, unless somebody killed it."""
+        """True if QEMU ended before the guest continued, and nothing killed it."""
         if self._went_on or self._process is None:
             return False
         return self.error is not None or self._process.returncode != -signal.SIGKILL

@@ -12,7 +12,7 @@ from lab.core.progress import Progress
 def remember(folder: Path, progress: Progress, database: str | None = None) -> None:
     """Index a finished result. If the database does not work, warn: the result itself is stored."""
     if folder.parent != result_folders.results_dir() or not result_folders.is_finished(folder):
-        return  # a folder that the user chose, where no rebuild would find it, or a result without its end
+        return  # a folder that the user chose, in which no rebuild would find it, or an unfinished result
     # SQLAlchemy is slow to import: do so only when there is something to write.
     from lab.history import index
     from lab.history.database import opened

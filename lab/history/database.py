@@ -69,7 +69,7 @@ def opened(chosen: str | None = None) -> Iterator[Database]:
 
 @contextmanager
 def anew(chosen: str | None, progress: Progress) -> Iterator[Database]:
-    """The database, to be filled again from stored results; the lab's own file is put aside where it is damaged."""
+    """The database, to be filled again from stored results; the lab's own file is put aside if it is damaged."""
     path = choose(chosen)
     if path == _own_file() and path.exists() and (reason := _damage(path)):
         aside = path.with_name(f"{path.name}.damaged")
@@ -82,7 +82,7 @@ def anew(chosen: str | None, progress: Progress) -> Iterator[Database]:
 
 
 def _damage(path: Path) -> str:
-    """The damage of a SQLite file; empty if there is none, or where another program holds it."""
+    """The damage of a SQLite file; empty if there is none, or if another program holds it."""
     if _is_changed(path):
         return "it is not what the lab wrote last"
     try:
@@ -149,13 +149,13 @@ def _is_changed(path: Path) -> bool:
     try:
         with _sealing(path):
             return records.is_changed(path)
-    except (OSError, Timeout):  # a store that this user may only read, or one in use: SQLite says what is wrong with it
+    except (OSError, Timeout):  # a store that this user may only read, or a store in use: SQLite gives the reason
         return False
 
 
 @contextmanager
 def _resealed(path: Path) -> Iterator[None]:
-    """Seal the lab's own file anew after a transaction; it has no seal meanwhile, nor after a kill."""
+    """Seal the lab's own file again after a transaction; it has no seal during one, nor after a kill."""
     if path != _own_file():
         yield
         return

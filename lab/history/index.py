@@ -138,7 +138,7 @@ def catch_up(base: Database, progress: Progress) -> int:
 
 
 def rebuild(base: Database, progress: Progress) -> int:
-    """Index all results anew, in one transaction; returns their number."""
+    """Index all results again, in one transaction; returns their number."""
     with progress.task("reading results", None) as task:
         entries = list(_read_all([path.parent for path in _documents()], progress, task.advance))
     with base.writing() as connection:

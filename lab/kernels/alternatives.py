@@ -5,7 +5,7 @@ are in the section .altinstructions, as `struct alt_instr` (arch/x86/include/asm
 
     up to 5.12  instruction, replacement (relative), u16 feature, u8 length, u8 replacement's length, u8 padding
     up to 6.2   the same without padding; the feature's highest bit inverts it
-    from 6.3    u16 flags behind the feature, of which the lowest bit inverts it
+    from 6.3 u16 flags behind the feature; the lowest bit inverts it
 
 A feature is a bit of a word (arch/x86/include/asm/cpufeatures.h). Most words are a register of CPUID, which never
 changes; Linux numbers the others itself, differently in each version, and sets them by rules of its own.
@@ -101,7 +101,7 @@ _NAMES = {
     ),
 }
 
-# Bits that the kernel sets for itself where another one is there: it has switched the feature on.
+# Bits that the kernel sets for itself if another one is there: it has switched the feature on.
 _FOLLOWS = {"osxsave": "xsave", "ospke": "pku"}
 
 
@@ -121,7 +121,7 @@ _MOST = 8
 
 
 class Alternative(NamedTuple):
-    """Instructions that a kernel replaces for a feature, or where it is missing. address: of the first."""
+    """Instructions that a kernel replaces for a feature, or for its lack. address: that of the first."""
 
     address: int
     word: int
@@ -130,7 +130,7 @@ class Alternative(NamedTuple):
 
 
 def name_of(word: int, bit: int) -> str:
-    """A feature's name; that of its register in CPUID where it has none."""
+    """A feature's name; that of its register in CPUID if it has none."""
     name = _NAMES.get(word, "").split()[bit : bit + 1]
     if name and name != ["-"]:
         return name[0]
@@ -212,8 +212,8 @@ class FeatureChoice(Record, frozen=True, kw_only=True):
     """A feature that one of the kernels looks for.
 
     modelled, guest: whether the modelled CPU and the guest's have it. base, test: how many places of the kernel look.
-    functions: where, those that cost most first. only_base, only_test: those of one arm alone. ran: those of all these
-    that ran in the case that was compared.
+    functions: their functions, the most expensive first. only_base, only_test: the functions of one arm alone. ran: the
+    functions that ran in the compared case.
     """
 
     feature: str
@@ -272,7 +272,7 @@ class KernelTable(NamedTuple):
 
 
 def of_kernel(kernel: KernelFiles) -> KernelTable:
-    """The alternatives and functions of a kernel; `UserError` where it has neither."""
+    """The alternatives and functions of a kernel; `UserError` if it has neither."""
     image = kernel.vmlinux or kernel.bzimage
     if image is None:
         raise ValueError(f"{kernel.release} has no image")
@@ -285,10 +285,10 @@ def choices(
     modelled: Collection[str],
     cost: Mapping[str, int] | None = None,
 ) -> list[FeatureChoice]:
-    """The features that a kernel or two look for, those first that the modelled CPU has and the guest has not.
+    """The features that a kernel or two look for; first come those that the modelled CPU has and the guest lacks.
 
     Among these, those come first that only one kernel looks for, then those that the kernels look for in different
-    functions. cost: of functions in the case that was compared.
+    functions. cost: of functions in the compared case.
     """
     tables = [kernel.by_feature() for kernel in kernels]
     base, test = tables[0], tables[-1]

@@ -1,4 +1,4 @@
-"""Architectures of guests: a folder of `machines/` each, with all that differs. Nothing else names one."""
+"""Architectures of guests: a folder of `machines/` each, with all differences. Nothing else names an architecture."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class MachineType(StrEnum):
 class ImageHeader(Record, frozen=True, kw_only=True):
     """An uncompressed kernel with the header that arm64 and RISC-V share.
 
-    magic: the four characters at `MAGIC_AT`. addresses: where kernels have it in memory without KASLR, those of new
-    kernels first. relative: the ELF relocation that adds the image's address to a word.
+    magic: the four characters at `MAGIC_AT`. addresses: its places in memory without KASLR, those of new kernels first.
+    relative: the ELF relocation that adds the image's address to a word.
     """
 
     magic: str
@@ -49,7 +49,7 @@ class ImageHeader(Record, frozen=True, kw_only=True):
 
 class Mark(Record, frozen=True, kw_only=True):
     """The instruction that marks the measured work (workloads/include/lab/arch). bare: its bytes in hex, without a
-    number. bit: where the number begins, from the first byte's lowest bit on."""
+    number. bit: the beginning of the number, from the first byte's lowest bit on."""
 
     bare: str
     bit: int
@@ -64,14 +64,14 @@ class Architecture(Record, frozen=True, kw_only=True):
     """`machines/<name>/architecture.toml`.
 
     debian: its name in package archives. flavour: of the kernels that guests boot. images: the kinds of
-    their files, which are also kbuild's targets. image: how such a file begins, where it is not packed.
+    their files, which are also kbuild's targets. image: how such a file begins, if it is not packed.
     suites: the releases of Debian that have it; empty for all.
     kbuild: its ARCH. tree: the folder of its code in a kernel's tree.
     mark: in its programs. elf_machine: in the headers of these. triplet: of its C libraries.
-    pc: the number of the program counter in gdb's remote protocol, None if guests cannot go on from a kept state.
+    pc: the number of the program counter in gdb's remote protocol, None if guests cannot continue from a kept state.
     compiler, qemu: commands, and the packages that they are in.
     modelled: cycles are modelled; else instructions are counted. experimental: the machine whose cycles can be modelled
-    nevertheless, where that is asked for; empty for none.
+    on request; empty for none.
     console, report: QEMU's options of the two serial ports. options: others.
     boards: QEMU's machine for each kind that guests can have, the fastest first.
     """
@@ -134,7 +134,7 @@ def load(name: str = DEFAULT) -> Architecture:
 
 
 def experiment(model: str) -> str:
-    """The name of a machine, or the identity of a model, which says so where the machine is an experimental one."""
+    """The name of a machine, or the identity of a model; it says so if the machine is experimental."""
     trials = {load(name).experimental for name in names()}
     return f"{model}, experimental" if trials.intersection(model.split()) else model
 
@@ -156,5 +156,5 @@ def image_of(machine: MachineType) -> str:
 
 
 def of_machine(machine: str) -> Architecture:
-    """The architecture of a kind of machine; the host's own of those that only live mode has."""
+    """The architecture of a kind of machine; the host's own for a kind that only live mode has."""
     return next((found for found in map(load, names()) if machine in found.boards), load())

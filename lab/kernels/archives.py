@@ -16,7 +16,7 @@ from lab.kernels.debs import DebSource
 from lab.kernels.spec import Package
 
 PackageRecord = DebSource
-"""The stored records of packages. Those of another distribution are added by `|`."""
+"""The stored records of packages. `|` adds those of another distribution."""
 
 
 class Series(Protocol):
@@ -74,7 +74,7 @@ def asked(text: str) -> Asked | None:
 
 
 def series(text: str) -> tuple[Series, str] | None:
-    """The series that a text is about, an archive's or that of a folder, and the request there; None if of nothing."""
+    """The series that a text is about, an archive's or a folder's, and the request there; None for other texts."""
     word, colon, body = text.partition(":")
     found: Series | None = ARCHIVES.get(word) or _FOLDERS.get(word)
     return (found, body) if colon and found else None

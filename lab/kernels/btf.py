@@ -1,4 +1,4 @@
-"""Types of a kernel by its BTF (Documentation/bpf/btf.rst): where a member lies, and which member lies where."""
+"""Types of a kernel by its BTF (Documentation/bpf/btf.rst): the place of a member, and the member at a place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PTR, _ARRAY, _STRUCT, _UNION = 2, 3, 4, 5
 _SAME = frozenset({8, 9, 10, 11, 18})
 """typedef, volatile, const, restrict, type_tag: another type with another name."""
 
-# What follows a type's three words, in bytes: once, and for each of its members.
+# The bytes after a type's three words: once, and for each of its members.
 _ONCE = {1: 4, _ARRAY: 12, 14: 4, 17: 4}
 _EACH = {_STRUCT: 12, _UNION: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 _DEEPEST = 8
@@ -25,7 +25,7 @@ class _Type(NamedTuple):
     kind: int
     bitfields: bool
     size: int  # bytes, or another type's number
-    at: int  # of what follows
+    at: int  # of the following part
     members: int
 
 
@@ -57,7 +57,7 @@ class Types:
         return self._offset(self._named[name], member) if name in self._named else None
 
     def size(self, name: str) -> int | None:
-        """The bytes of a struct; None if there is none of that name."""
+        """The bytes of a struct; None if no struct has that name."""
         return self._types[self._named[name]].size if name in self._named else None
 
     def path(self, name: str, offset: int) -> str:

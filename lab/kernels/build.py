@@ -31,7 +31,7 @@ from lab.kernels.trees import open_tree
 
 _BTF = "CONFIG_DEBUG_INFO_BTF"
 
-# Fixes whatever could differ between two hosts; part of the key.
+# Fixes everything that could differ between two hosts; part of the key.
 _MAKE_VARIABLES = [
     "KBUILD_BUILD_TIMESTAMP=2024-01-01 00:00:00 +0000",
     "KBUILD_BUILD_USER=lab",
@@ -60,7 +60,7 @@ def _pahole() -> list[str]:
     return [f"LAB_PAHOLE_VERSION={process.run_text([pahole, '--version'])}"]
 
 
-# Variables of the caller that would reach kbuild and are no part of the key, and make's own from `make ab`.
+# Variables of the caller that would reach kbuild and are not part of the key, and make's own from `make ab`.
 _CLEARED = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KCFLAGS", "KAFLAGS", "KCPPFLAGS", "CROSS_COMPILE", "LDFLAGS")
 
 # Steps that a full build of the guest's kconfig prints on 6.12; the bar's first guess.
@@ -72,7 +72,7 @@ _SPACE_NEEDED = 3 << 30
 class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
     """A revision of a git tree: the base commit, and the tree id after patches or uncommitted work.
 
-    `build_commit` has `tree_id` as its tree. It is `commit` itself where nothing was added.
+    `build_commit` has `tree_id` as its tree. It is `commit` itself if nothing was added.
     """
 
     tree: str
@@ -200,7 +200,7 @@ def obtain(request: BuildRequest, work: Work) -> Build:
 
 
 def warm(request: BuildRequest, work: Work) -> None:
-    """Compile a kernel in its build folder if none was there yet, also one that the store has.
+    """Compile a kernel in its build folder if none was there yet, even if the store has it.
 
     The next build in that folder then compiles the changed files alone.
     """
@@ -215,7 +215,7 @@ def files_read(request: BuildRequest, work: Work) -> set[str]:
 
 
 def is_orphan(worktree: Path) -> bool:
-    """True for a worktree whose repository is gone or was made anew: its `.git` names a folder that is not there."""
+    """True for a worktree whose repository is gone or was made again: its `.git` names a folder that is not there."""
     try:
         text = (worktree / ".git").read_text()
     except OSError:
@@ -403,7 +403,7 @@ class Workspace:
         A killed compiler leaves half an object that is newer than its source, and make would take it for finished.
         So a build folder whose last use did not end is removed; ccache has the objects that were whole.
         """
-        # What a lab that was killed left running would go on writing here, if nothing swept it away.
+        # Processes of a killed lab would continue to write here, if nothing swept them away.
         process.kill_tagged(ansible.TAG, str(self.worktree))
         for folder, marker in self._markers.items():
             if marker.exists():
@@ -436,14 +436,14 @@ class Workspace:
                 f"CC={self.compiler.make_command}",
                 f"HOSTCC={self.compiler.host_make_command}",
                 # BUG() and WARN() hold paths: the same ones in every worktree, with ccache and without it. make and the
-                # compiler see a folder by its own path, whichever link leads there.
+                # compiler see a folder by its own path, no matter which link leads there.
                 f"KCPPFLAGS=-fmacro-prefix-map={self.worktree.resolve()}/=../{self.worktree.name}/",
             ],
             "kernel_build_environment": {
                 **dict.fromkeys(_CLEARED, ""),
                 "LC_ALL": "C",
                 "CCACHE_DIR": str(paths.cache_dir("ccache")),
-                # Objects are shared between worktrees and build folders, whatever their paths.
+                # Worktrees and build folders share objects, whatever their paths.
                 "CCACHE_BASEDIR": str(paths.cache_dir().resolve()),
                 "CCACHE_NOHASHDIR": "1",
                 # Without a preprocessor run of its own for each object, a first build takes a fifth less CPU time.

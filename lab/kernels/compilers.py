@@ -69,7 +69,7 @@ class _File(Record, frozen=True, kw_only=True):
 
 
 def identify(command: str = DEFAULT) -> Compiler:
-    """Identify a compiler; `UserError` when the one that was named is not installed, or is neither gcc nor clang."""
+    """Identify a compiler; `UserError` if the named one is not installed, or is neither gcc nor clang."""
     if not re.fullmatch(r"[\w./+-]+", command) or command.startswith("-"):
         raise UserError(f"'{command}' is no compiler command", hint="give a program name such as gcc-11")
     if shutil.which(command) is None:

@@ -64,7 +64,7 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
 
     @property
     def folder(self) -> Path:
-        """Where the unpacked package is, once it was downloaded."""
+        """The folder of the unpacked package, once it was downloaded."""
         name = "debs" if self.architecture == architecture.DEFAULT else f"debs-{self.architecture}"
         return paths.cache_dir(name) / f"{self.package}_{self.version.replace(':', '%3a')}"
 
@@ -140,7 +140,7 @@ def resolve(body: str, progress: Progress = QUIET) -> DebSource:
 
 
 def _lists(guests: str, progress: Progress, suites: Sequence[str] = ()) -> Iterator[PackageLists]:
-    """The lists to look into, one after the other: the host's where no suite is named, then those of all suites."""
+    """The lists to look into, one after the other: the host's if no suite is named, then those of all suites."""
     if guests == architecture.DEFAULT and not suites:
         yield HOST
     yield all_suites(progress, guests=guests)
@@ -269,7 +269,7 @@ def _no_such_package(package: str, lists: PackageLists) -> UserError:
 def matching(pattern: str, progress: Progress = QUIET) -> list[Package]:
     """The packages of `[SUITE/]NAME-PATTERN[:ARCHITECTURE]`, the newest version of each, the oldest first.
 
-    Without a suite they are the host's, or where these are fewer than two, those of all suites.
+    Without a suite they are the host's, or, if these are fewer than two, those of all suites.
     """
     named, colon, guests = pattern.partition(":")
     suite, slash, wanted = named.rpartition("/")
@@ -343,7 +343,7 @@ def _newest_versions(lists: PackageLists, pattern: str, suites: Sequence[str]) -
 def available(
     words: Sequence[str], progress: Progress, *, refresh: bool, guests: str = architecture.DEFAULT
 ) -> list[Offer]:
-    """The kernels in all suites of which suite, package or version contain each of some words, suite by suite.
+    """The kernels in all suites whose suite, package or version contains each of some words, suite by suite.
 
     guests: the architecture of the kernels.
     """

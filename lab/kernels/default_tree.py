@@ -39,12 +39,12 @@ class Source(Record, frozen=True, kw_only=True):
 
 
 def source(downloads: Path, progress: Progress) -> Source:
-    """The source archive: the installed package's, else one that is downloaded into a folder."""
+    """The source archive: the installed package's, else a download in a folder."""
     if INSTALLED.is_file() and (version := _installed_version()):
         return Source(archive=str(INSTALLED), version=version)
     progress.log_once(f"downloading the package {PACKAGE}, for the default tree")
     hint = "check the network, run `sudo apt-get update`, or name a tree of your own with --tree"
-    # A Debian 12 without security updates, and all that is not Debian, do not have it among their own.
+    # A Debian 12 without security updates, and systems other than Debian, do not have it among their own.
     lists = HOST if HOST.offers([PACKAGE]) else all_suites(progress)
     version = lists.download(PACKAGE, downloads, hint=hint)
     return Source(archive=str(next(downloads.glob("usr/src/*.tar.*"))), version=version)

@@ -81,7 +81,7 @@ def of_scheme(name: str, version: str, progress: Progress) -> tuple[Path, str, s
 
 
 class _Known(records.Record, frozen=True, kw_only=True):
-    """The file behind an address that has no digest, as it was when it was downloaded."""
+    """The file behind an address without a digest, as first downloaded."""
 
     address: str
     sha256: str
@@ -109,7 +109,7 @@ def fetch(address: str, sha256: str, progress: Progress) -> Path:
 
 
 def _first(address: str, progress: Progress) -> tuple[Path, str]:
-    """The file of an address whose digest nobody gave, and that digest."""
+    """The file of an address without a given digest, and its digest."""
     with process.scratch(".new-", paths.cache_dir("downloads")) as new:
         _download(address, new, None, progress)
         (file,) = new.iterdir()

@@ -83,7 +83,7 @@ class FileSource(Record, frozen=True, kw_only=True, tag="file", omit_defaults=Tr
         return [get, check, f"mkdir -p {folder} && {unpack.format(shlex.quote(name))}"]
 
     def provenance(self, folder: Path) -> Iterator[str]:
-        """Say which package it is from, as far as that is known."""
+        """Name its package, if it is known."""
         if self.package:
             yield f"The kernel of the package {self.package}, not changed ({Path(self.path).name}, SHA-256"
             yield f"{self.sha256}). Its distribution has the source; who passes this bundle on must, too."
@@ -95,7 +95,7 @@ class FileSource(Record, frozen=True, kw_only=True, tag="file", omit_defaults=Tr
 
 
 def resolve(body: str, progress: Progress = QUIET) -> FileSource:
-    """The kernel in a file, with the modules behind its `+`; `UserError` when there is none."""
+    """The kernel in a file, with the modules behind its `+`; `UserError` if there is none."""
     path, modules = _split_modules(body)
     source = _resolve(path, progress)
     if modules is None:
@@ -139,7 +139,7 @@ def _split_modules(body: str) -> tuple[Path, Path | None]:
 
 
 def _modules_in(root: Path, release: str) -> Path | None:
-    """The modules of a release in a folder: below its lib/modules, if it has one, or else all that are in it."""
+    """The modules of a release in a folder: below its lib/modules, if it has one, else all in it."""
     places = [place for place in (root / "lib" / "modules", root / "usr" / "lib" / "modules") if place.is_dir()]
     if own := next((place / release for place in (*places, root) if (place / release).is_dir()), None):
         return own

@@ -1,4 +1,4 @@
-"""Kernel images as files: what an image is, its release, and the vmlinux and kconfig inside.
+"""Kernel images as files: their kind, release, and the vmlinux and kconfig inside.
 
 Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst).
 """
@@ -56,7 +56,7 @@ class KernelFiles:
 
     key: hash of the kernel. commit: of a kernel from a tree. bzimage: the kernel as it is packed for a boot loader.
     vmlinux: None if it cannot be booted by PVH.
-    config: its kconfig, where that is a file of its own. modules: their folder.
+    config: its kconfig, if that is a file of its own. modules: their folder.
     """
 
     key: str
@@ -96,7 +96,7 @@ def _config_of(path: Path, release: str) -> Path | None:
 
 
 def _unpacked(bzimage: Path, sha256: str) -> Path | None:
-    """The vmlinux inside a bzImage, unpacked once; None when it cannot be booted by PVH."""
+    """The vmlinux inside a bzImage, unpacked once; None if it cannot be booted by PVH."""
     target = paths.cache_dir("vmlinux") / sha256[:24]
     if not is_sealed(target):
         vmlinux = extract_vmlinux(bzimage)
@@ -255,7 +255,7 @@ class _Gzip:
 
 
 def _unpacked_chunks(decompressor: _Decompressor, payload: bytes) -> Iterator[bytes]:
-    """A stream's content, whatever follows its end."""
+    """A stream's content, without anything after its end."""
     at = 0
     while not decompressor.eof:
         packed = payload[at : at + _CHUNK] if decompressor.needs_input else b""
@@ -388,7 +388,7 @@ def _in_banner(path: Path, pattern: re.Pattern[bytes]) -> str | None:
 
 
 def modules_of(path: Path, release: str) -> Path | None:
-    """The modules of a kernel image: beside it, where a package has them, or installed."""
+    """The modules of a kernel image: beside it, if a package has them, or installed."""
     beside = path.resolve().parent
     if beside.name == release:  # vmlinuz among its modules, as Debian has it from 7.2 on
         return beside

@@ -52,7 +52,7 @@ class _Names(NamedTuple):
 
 
 def read(image: Buffer) -> list[ListedSymbol] | None:
-    """All symbols of an uncompressed kernel, by address; None when it has no such tables."""
+    """All symbols of an uncompressed kernel, by address; None if it has no such tables."""
     for tokens in _token_tables(image):
         # Words of one layout can pass for a table of a single name in the other, so the longer table is the real one.
         listed = max(_listed(image, tokens), key=len, default=None)
@@ -136,7 +136,7 @@ def _names_before(image: Buffer, tokens: _Tokens) -> _Names | None:
 
 
 def _markers_before(image: Buffer, end: int) -> tuple[int, list[int]]:
-    """The rising words, of which the first is zero, that end at an offset; and the offset of the first."""
+    """The rising words from zero on that end at an offset; and the offset of the first."""
     words: list[int] = []
     for at in range(end - 4, -1, -4):
         (word,) = struct.unpack_from("<I", image, at)
@@ -216,9 +216,9 @@ def _address_at(image: Buffer, offset: int) -> int | None:
 
 
 def _relocated(image: Buffer, base_at: int) -> int:
-    """The base that an Image writes there when it boots; 0 where no relocation says so.
+    """The base that an Image writes there when it boots; 0 if no relocation says so.
 
-    An entry of .rela.dyn has the address of a word, a kind (such as R_AARCH64_RELATIVE), and what to write there.
+    An entry of .rela.dyn has the address of a word, a kind (such as R_AARCH64_RELATIVE), and the word to write there.
     """
     guests = architecture.of_header(image)
     if guests is None or guests.image is None:
@@ -243,5 +243,5 @@ def _decoded(image: Buffer, offsets_at: int, base_at: int, count: int) -> list[i
         addresses = [offset if offset >= 0 else base - 1 - offset for offset in offsets]
     else:
         addresses = [base + offset for offset in offsets]
-    # scripts/kallsyms.c sorts by address; anything else is no table of offsets.
+    # scripts/kallsyms.c sorts by address; anything else is not a table of offsets.
     return addresses if addresses == sorted(addresses) else None

@@ -20,7 +20,7 @@ _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Options that workloads need built in. optional: those of single cases, left out where a tree cannot have them."""
+    """Options that workloads need built in. optional: options of single cases, left out if a tree cannot have them."""
 
     required: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
@@ -67,7 +67,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def guest_options(guests: str = architecture.DEFAULT) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of every guest kernel of an architecture: required ones, and those that older kernels may lack."""
+    """The options of every guest kernel of an architecture: required ones, and options that older kernels may lack."""
     common, own = data_folder("kernels") / "fragments", data_folder("machines") / guests
     required, optional = (
         parse((common / name).read_text()) | parse(_text_of(own / name))
@@ -81,7 +81,7 @@ def _text_of(path: Path) -> str:
 
 
 def mount_needs(file_system: str | None) -> Needs:
-    """The options of a kernel whose guests have a file system on a RAM disk; none for one that needs no disk."""
+    """The options of a kernel whose guests have a file system on a RAM disk; none if it needs no disk."""
     option = FILE_SYSTEMS.get(file_system or "")
     return Needs(frozenset({RAM_DISK, option})) if option else NOTHING
 
@@ -167,7 +167,7 @@ def fragment(options: Mapping[str, str]) -> str:
 
 
 def not_bootable(have: Mapping[str, str]) -> list[str]:
-    """The options of `BOOT` that a kconfig has as modules or not at all. One that it does not know is not missed."""
+    """The options of `BOOT` that a kconfig has as modules or not at all. Unknown options are not missing."""
     states = {"n": "not set", "m": "a module"}
     return [f"{option} ({states[have[option]]})" for option in BOOT if have.get(option) in states]
 

@@ -97,13 +97,13 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         return kernel
 
     def request_key(self, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> str:
-        """A key of the kernel that is known before it is made: the store's, where it is built."""
+        """A key of the kernel that is known before it is made: the store's, if it is built."""
         if (source := self.tree_source) is None:
             return records.digest(self.source)
         return self._request(source, cc, needs, Work(progress=QUIET)).key
 
     def warm(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> None:
-        """Compile a tree's kernel where the next one of the tree will be built; see `build.warm`."""
+        """Compile a tree's kernel in the build folder of the tree's next one; see `build.warm`."""
         if (source := self.tree_source) is not None:
             build.warm(self._request(source, cc, needs, work), work)
 
@@ -125,7 +125,7 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         )
 
     def _options(self, needs: Needs, work: Work) -> tuple[tuple[Pair, ...], tuple[Pair, ...], tuple[Pair, ...]]:
-        """The kconfig of a build for workloads: required options, those that may be dropped, and a package's below."""
+        """The kconfig of a build for workloads: required options, droppable ones, and a package's below."""
         own = dict(self.kconfig)
         needs |= kconfig.mount_needs(dict(self.settings).get(MOUNT))
         guests = own.pop("arch", architecture.DEFAULT)
@@ -233,7 +233,7 @@ class Kernel(KernelFiles):
         return image
 
     def configuration(self) -> dict[str, str] | None:
-        """The kconfig that it was built with; None if neither a file nor the image has it."""
+        """The kconfig of its build; None if neither a file nor the image has it."""
         image = self.vmlinux or self.bzimage
         if self.config is not None:
             text: str | None = self.config.read_text()
@@ -242,7 +242,7 @@ class Kernel(KernelFiles):
         return kconfig.parse(text) if text else None
 
     def compiler(self) -> str | None:
-        """The version of the compiler that built it, as that prints it; None if neither store nor image say so."""
+        """The version of its compiler, as that prints it; None if neither store nor image say so."""
         if self.spec.tree_source:
             build = store.find(self.key)
             return build.inputs.compiler if build else None

@@ -1,6 +1,6 @@
 """Images of one source with another layout: the linker places functions and data of the objects in another order.
 
-Two kernels of which nothing differs that matters can differ by some percent, because functions and data lie elsewhere:
+Two kernels without a relevant difference can differ by some percent, because functions and data lie elsewhere:
 Mytkowicz et al., Producing Wrong Data Without Doing Anything Obviously Wrong (2009), who change the order of linking.
 The kernel's order of linking is also that of its initcalls, so it has to stay. The linker script alone is changed: for
 each section, groups of objects, by the last character of their names, come in an order that the layout's number
@@ -39,7 +39,7 @@ def name_of(number: int) -> str:
 
 
 def laid_out(repo: Repo, tree_id: str, number: int, describe: str) -> str:
-    """The id of a tree with another layout; `UserError` where its linker script is of another form."""
+    """The id of a tree with another layout; `UserError` if its linker script is of another form."""
     if SCRIPT not in repo.git("ls-tree", "--name-only", tree_id, "--", SCRIPT):
         raise UserError(f"{describe} cannot be laid out anew: it has no {SCRIPT}")
     script = repo.git_bytes("cat-file", "blob", f"{tree_id}:{SCRIPT}").decode()

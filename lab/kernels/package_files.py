@@ -48,7 +48,7 @@ _KERNELS = (
 _MEMBERS_MAX = 200_000
 _WRITTEN_MAX = 4 << 30
 _READ_MAX = 32 << 30
-"""The most bytes of all members, also of those that are passed over: they are unpacked, too."""
+"""The most bytes of all members, the passed-over ones included: they are unpacked, too."""
 
 _OF_NAMES = (errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOTDIR)
 """Errors of the operating system that the names in an archive cause."""
@@ -121,7 +121,7 @@ def _of_rpm(path: Path) -> Identity:
 
 
 def _rpm_tags(path: Path) -> tuple[dict[int, int], bytes, int]:
-    """The tags of the second header (rpm's format.md) with their places in its store, and where the payload begins.
+    """The tags of the second header (rpm's format.md) with their places in its store, and the beginning of the payload.
 
     The first header has the signatures.
     """
@@ -227,7 +227,7 @@ def _extract(archive: Any, path: Path, folder: Path) -> None:
 
 @contextmanager
 def _reading(path: Path, kind: Kind) -> Iterator[Any]:
-    """The members of a package; `UserError` for one that is damaged."""
+    """The members of a package; `UserError` if it is damaged."""
     libarchive = _libarchive()
     try:
         if kind == "deb":
@@ -276,7 +276,7 @@ def _damaged(path: Path, reason: str) -> UserError:
 
 
 def images(folder: Path) -> Iterator[Path]:
-    """The kernels in the folder of an unpacked package, those that a boot loader takes first."""
+    """The kernels in the folder of an unpacked package; images for boot loaders come first."""
     for pattern in _KERNELS:
         yield from sorted(folder.glob(pattern))
 

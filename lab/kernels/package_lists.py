@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _POCKETS = ("", "-updates", "-security", "-backports")
 RELEASES = ("bookworm", "trixie")
 SUITES = (*(f"{release}{pocket}" for release in RELEASES for pocket in _POCKETS), "sid")
-"""The suites of which the lab keeps lists."""
+"""The suites whose lists the lab keeps."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _KERNELS = ("linux-image-", "linux-binary-")
@@ -74,7 +74,7 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackageLists:
-    """Package lists that apt reads. options: those that lead apt to them; without any it reads the host's own."""
+    """Package lists that apt reads. options: the options that lead apt to them; without any it reads the host's own."""
 
     options: tuple[str, ...] = ()
 
@@ -130,7 +130,7 @@ class PackageLists:
 def _own_index() -> tuple[str, ...]:
     """Options that have apt keep an index of the host's lists in the lab's cache.
 
-    apt makes it anew when the lists change. Without an index an answer takes half a second, and containers keep none.
+    apt makes it again when the lists change. Without an index an answer takes half a second, and containers keep none.
     """
     index = paths.cache_dir("packages") / "host.bin"
     return ("-o", f"Dir::Cache::pkgcache={index}", "-o", "Dir::Cache::srcpkgcache=")
@@ -165,7 +165,7 @@ def all_suites(
 
     refresh: renew them now.
     """
-    # apt's configuration has whole paths, which hold as long as the folder does, whatever leads to it.
+    # apt's configuration has whole paths, which hold while the folder does, whatever leads to it.
     folder = paths.cache_dir("packages" if guests == architecture.DEFAULT else f"packages-{guests}").resolve()
     lists = PackageLists(("-c", str(folder / "apt.conf")))
     fetched = folder / "fetched"

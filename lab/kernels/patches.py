@@ -46,7 +46,7 @@ class Patch(NamedTuple):
 
 
 class _Mail(NamedTuple):
-    """A mail. links: its own id and those that it refers to. total: the patches of its series; 0 without numbers."""
+    """A mail. links: its own id and the ids that it refers to. total: the patches of its series; 0 without numbers."""
 
     subject: str
     id: str
@@ -124,7 +124,7 @@ def _is_mail(text: bytes) -> bool:
 
 
 def _plain(text: bytes, name: str) -> bytes:
-    """A diff without mail headers. One that came through a mail program may have lost the name of its encoding."""
+    """A diff without mail headers. A mail program may have dropped the name of its encoding."""
     found = _DIFF.search(text)
     if found is None:
         why = "it is empty" if not text.strip() else _why_none_in(text)
@@ -200,7 +200,7 @@ def _newest(thread: Sequence[_Mail]) -> int:
 
 
 def _series(thread: Sequence[_Mail], name: str, version: int) -> list[Patch]:
-    """The patches of a thread's version, by number; those of replies only if there is nothing else."""
+    """The patches of a thread's version, by number; patches of replies only if there is nothing else."""
     every = [mail for mail in thread if mail.diff]
     mails = [mail for mail in every if not mail.is_reply and mail.version == version] or every
     mails.sort(key=lambda mail: mail.number)

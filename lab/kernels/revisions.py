@@ -50,7 +50,7 @@ def snapshot(tree: Tree) -> str:
         excludes.write_bytes(_excludes(tree.source))
         config = ["-c", f"core.excludesFile={excludes}", "-c", f"core.fileMode={_file_mode(tree.source)}"]
         # With new stat data, git also sees changes in files that the user marked as unchanged.
-        with suppress(CommandFailed):  # it fails where a file has changed
+        with suppress(CommandFailed):  # it fails if a file has changed
             tree.repo.git("-C", top, *config, "update-index", "-q", "--really-refresh", env=env)
         # Into a store that borrows nothing from the user's. There, git would set the time of an object that has the
         # same content instead of writing one, and so change the user's `.git`.
@@ -160,7 +160,7 @@ _RELEASE = re.compile(r"v?(\d+\.\d+)(\.\d+)*(-rc\d+)?")
 
 
 def _require_of_default(revision: str) -> None:
-    """Refuse names that the default tree, which nobody asked for, lacks or has by accident, before its import."""
+    """Refuse names that the default tree, if no tree was named, lacks or has by accident, before its import."""
     if _OF_A_CHECKOUT.match(revision):
         raise UserError(
             f"{revision} is of a checkout, and {Path.cwd()} is in none of a kernel",

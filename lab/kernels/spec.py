@@ -74,7 +74,7 @@ class ParsedSpec(Record, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> ParsedSpec:
-    """Parse a spec; `UserError` where it is malformed. `worktree` alone is `worktree:.`."""
+    """Parse a spec; `UserError` if it is malformed. `worktree` alone is `worktree:.`."""
     text = re.sub(r"^worktree(?=[+%@]|$)", "worktree:.", text)
     text = re.sub(r"@config:([^@%,]*)(,?)", lambda match: f"%config={match[1]}{'@' if match[2] else ''}", text)
     if any(ord(char) < 32 for char in text):
@@ -106,7 +106,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def for_architecture(text: str, guests: str) -> str:
-    """A spec for guests of an architecture; `UserError` where it names another one."""
+    """A spec for guests of an architecture; `UserError` if it names another one."""
     parsed = parse(text)
     if parsed.kind not in (*_BUILT, *PACKAGED):
         return text  # the image tells its own
@@ -123,7 +123,7 @@ def for_architecture(text: str, guests: str) -> str:
 
 
 def with_layout(text: str, number: int) -> str:
-    """A spec with another layout: the one that comes so many after its own. `UserError` as for `split`."""
+    """A spec with another layout: so many steps after its own. `UserError` as for `split`."""
     suffix, parsed = split(text)[1], parse(text)
     others = [name for name in parsed.patches if layout.number_of(name) is None]
     return _revision(parsed, [*others, layout.name_of(layout_of(text) + number)]) + suffix
@@ -211,7 +211,7 @@ def _split_patches(kind: Kind, text: str) -> tuple[str, tuple[str, ...]]:
 def _last_patch(text: str, *, may_be_file: bool) -> int | None:
     """The index of the last patch's `+`. An existing file has precedence, since its path may contain a `+`.
 
-    may_be_file: False behind an image, where a file has modules.
+    may_be_file: False behind an image, because a file there has modules.
     """
     names = {index: text[index + 1 :] for index in range(len(text) - 1, -1, -1) if text[index] == "+"}
     for index, name in names.items():

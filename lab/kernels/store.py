@@ -62,7 +62,7 @@ def folder_of(key: str) -> Path:
 
 
 def find(key: str) -> Build | None:
-    """A finished kernel by key; None also for one of which a file is damaged or gone, so that it is made again."""
+    """A finished kernel by key; None also if one of its files is damaged or gone, so that it is made again."""
     path = folder_of(key) / "build.json"
     if (build := records.find(path, Build)) is None:
         return None

@@ -31,7 +31,7 @@ _ELF_CODE = ("STT_FUNC", "STT_GNU_IFUNC", "STT_LOOS", "STT_NOTYPE")
 _SUFFIX = re.compile(
     r"(?:\.(?:constprop|isra|part|cold|hot|warm|clone|llvm|lto_priv|localalias|__uniq)(?:\.\d+)*|\.\d+)+$"
 )
-# Suffixes of the pieces of a split function: a jump from one piece to another is no call.
+# Suffixes of the pieces of a split function: a jump from one piece to another is not a call.
 _PIECE = re.compile(r"\.(?:part|cold|hot|warm)\b")
 # Labels of the linker script for the ends of sections: no functions, though nm calls them text.
 _MARKER = re.compile(r"^_(?:s|e|sinit|einit)?text$|^__\w+_(?:text|thunk)_(?:start|end)$")
@@ -57,7 +57,7 @@ class Label(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A function: its name, first address and size in bytes (to the next label where the file gives none)."""
+    """A function: its name, first address and size in bytes (to the next label if the file gives none)."""
 
     name: str
     start: int
@@ -126,7 +126,7 @@ def kernel_symbols(vmlinux: Path | None, system_map: Path | None) -> SymbolTable
     """A kernel's functions, from the best source: System.map, its kallsyms, its ELF symbols.
 
     vmlinux may be a bzImage. A System.map without functions is skipped: Debian's packages have one that refers to the
-    real one. `UserError` when no source has any functions.
+    real one. `UserError` if no source has functions.
     """
     if system_map is not None and len(table := from_system_map(system_map)):
         return table
@@ -203,9 +203,9 @@ def of_modules(kallsyms: Iterable[str]) -> SymbolTable:
 
 
 def from_elf(path: Path, *, bias: int = 0) -> SymbolTable:
-    """The functions of an ELF program, from .symtab, or .dynsym where it is stripped; empty when it has neither.
+    """The functions of an ELF program, from .symtab, or .dynsym if it is stripped; empty if it has neither.
 
-    bias: the load address of a position-independent program. `UserError` when the file cannot be read or is no ELF
+    bias: the load address of a position-independent program. `UserError` if the file cannot be read or is not an ELF
     file.
     """
     from elftools.common.exceptions import ELFError

@@ -162,7 +162,7 @@ def _taken(name: str) -> UserError:
 
 
 def repository(name: str) -> Repo:
-    """The repository of a tree on a cluster's worker, made without commits where there is none.
+    """The repository of a tree on a cluster's worker, made without commits if there is none.
 
     `lab.cluster.share` fills it.
     """
@@ -267,7 +267,7 @@ def _load(folder: Path) -> Tree:
 
 
 def _copy_shallow(source: Repo, repo: Repo) -> None:
-    """Cut off the lab's history where the user's is, or git would miss the parents."""
+    """Cut off the lab's history where the user's is cut off, or git would miss the parents."""
     if source == repo:
         return
     cut = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "shallow"))

@@ -32,7 +32,7 @@ _MOST_SHARES = 5
 
 @dataclass(frozen=True)
 class CulpritSearch:
-    """Bisects the events of a branch, as far as the budgets go."""
+    """Bisects the events of a branch, within the budgets."""
 
     branch: BranchContext
     tree: Tree
@@ -59,7 +59,7 @@ class CulpritSearch:
                 self.branch.update(bisections={**bisections, name: result_folders.reference(folder)})
             return self._conclude(event, folder)
         except DiskFull:
-            raise  # the night stops, and the bisection goes on when there is space
+            raise  # the night stops, and the bisection continues when there is space
         except LabError as error:
             return [replace(event, text=f"not bisected: {error.message}")]
 
@@ -68,11 +68,12 @@ class CulpritSearch:
         plan, worst = self.branch.night.plan, _worst_case(event)
         good = event.base
         if not is_ancestor(self.tree.source, good, event.test):
-            # After a forced push the measured commit is on the old line: search from where the new line leaves it.
+            # After a forced push the measured commit is on the old line: search from the point at which the new line
+            # leaves it.
             good = merge_base(self.tree.source, good, event.test) or good
         workloads = [selection.canonical(text) for text in plan.workloads_of(self.branch.plan)]
         workload = selection.only(workloads, worst.workload, worst.case)
-        # A step, and the parts of a creep, may be smaller than what one night shows.
+        # A step, and the parts of a creep, may be smaller than the changes that one night shows.
         threshold = plan.threshold if event.kind == "regression" else plan.smallest_step
         wanted = BisectRequest(
             good=good, bad=event.test, workload=workload, tree=self.tree.name, threshold=threshold,
@@ -125,7 +126,7 @@ class CulpritSearch:
         return [replace(event, cases=explained), *self._bisect(other)]
 
     def _finish(self, folder: Path) -> Answer | None:
-        """The answer of a bisection; None if the budget does not suffice to go on with it."""
+        """The answer of a bisection; None if the budget does not suffice to continue it."""
         if (folder / answer.FILE).exists():
             return answer.load(folder)
         night, found = self.branch.night, session.load(folder)
@@ -180,7 +181,7 @@ class CulpritSearch:
 
 
 def _worst_case(event: Event) -> CaseChange:
-    """The case to bisect: the one that lost most, in exact mode if that shows the event, because it has no noise."""
+    """The case to bisect: the largest loss, in exact mode if that shows the event, because it has no noise."""
     cases = (case for case in event.cases if case.mode == event.modes[0])
     return max(cases, key=lambda case: distance(case.ratio, none=math.inf))
 

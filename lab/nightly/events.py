@@ -34,7 +34,7 @@ from lab.stats.verdict import Better, Outcome
 
 _LIVE_BASELINES = {"yesterday", "last-good", "creep"}
 """A release is news only in the first night, and exact mode measures it; live mode spends its rounds on changes. It
-needs no history of its own for these baselines, because it boots both commits anew."""
+needs no history of its own for these baselines, because it boots both commits again."""
 
 _NEAR_NIGHTS = 5
 """A step of the history belongs to an event that is this near: its date is uncertain by some points."""
@@ -136,7 +136,7 @@ class PlanState:
 def next_night(nights: Sequence[Night], today: str) -> tuple[int, bool] | None:
     """The number of the night to run, and True if it was begun before; None if today's is finished.
 
-    An unfinished night of another date is left as it is, since its tips are outdated. A finished date stays finished
+    An unfinished night of another date stays as it is, since its tips are outdated. A finished date stays finished
     if the clock comes by it again.
     """
     if any(night.date == today and night.finished for night in nights):
@@ -175,7 +175,7 @@ def baselines(
     }
     allowed: set[str] = set(plan.baselines) if mode == "exact" else _LIVE_BASELINES.intersection(plan.baselines)
     chosen = [(name, commit) for name, commit in candidates.items() if name in allowed]
-    # Whatever the plan says, a comparison has to show that an open event is fixed.
+    # Under any plan, a comparison has to show that an open event is fixed.
     chosen += [(f"before {event.id}", event.base) for event in state.open_on(branch) if mode in event.modes]
     names: dict[str, list[str]] = {}
     for name, commit in chosen:
@@ -218,7 +218,7 @@ class SeriesStep:
 def find_events(
     source: EventSource, state: PlanState, measured: Sequence[TipComparison], steps: Sequence[SeriesStep] = ()
 ) -> list[Event]:
-    """Everything that was not known before this night, each change once, in whichever mode it shows."""
+    """Everything that was not known before this night, each change once, in any mode."""
     regressions = merge_modes(_regressions(source, state, measured))
     creeps = merge_modes(_creeps(source, state, measured, _names(regressions)))
     events = [*regressions, *_fixed(source, state, measured), *creeps]
@@ -308,7 +308,7 @@ def _by_workload(cases: Sequence[CaseChange]) -> list[list[CaseChange]]:
 def _regressions(source: EventSource, state: PlanState, measured: Sequence[TipComparison]) -> list[Event]:
     """Cases that are worse than yesterday, or than the last good tip; in the first night, than the release.
 
-    Against the last good tip, a case with an open event in either mode is no news.
+    Against the last good tip, a case with an open event in either mode is not news.
     """
     openly = _names(state.open_on(source.branch))
     first_night = state.last_tip(source.branch) is None
@@ -326,7 +326,7 @@ def _regressions(source: EventSource, state: PlanState, measured: Sequence[TipCo
 
 
 def _fixed(source: EventSource, state: PlanState, measured: Sequence[TipComparison]) -> list[Event]:
-    """Open events all of whose cases are as good as before."""
+    """Open events whose cases are all as good as before."""
     events = []
     for event in state.open_on(source.branch):
         against = _against(measured, f"before {event.id}")
@@ -379,7 +379,7 @@ def _is_unexplained(case: CaseChange, threshold: float, events: Sequence[Event])
 
 
 def _effect(event: Event, case: CaseChange) -> float | None:
-    """The ratio by which an event changed a case. Where live mode did not see the event, exact mode's counts."""
+    """The ratio by which an event changed a case. If live mode did not see the event, exact mode's ratio counts."""
     own = [change.ratio for change in event.cases if change.key == case.key and change.ratio]
     if own or case.mode == "exact":
         return math.prod(own) if own else None

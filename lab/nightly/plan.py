@@ -73,10 +73,10 @@ class LiveOptions(Record, frozen=True, kw_only=True):
 
 
 class NightlyPlan(Record, frozen=True, kw_only=True):
-    """A plan. Keys that are left out have the defaults of `lab ab`.
+    """A plan. Missing keys have the defaults of `lab ab`.
 
     suite: the suite to measure instead of workloads. metric: as in `lab ab`, of exact mode. budget: of a
-    whole night. modes: `live` adds live mode where the host supports it. bisect: False leaves regressions without a
+    whole night. modes: `live` adds live mode if the host supports it. bisect: False leaves regressions without a
     culprit. creep_days: the age of the tip that slow losses are measured against. cluster, share: for builds and
     exact mode, as in `lab ab`.
     """

@@ -265,12 +265,12 @@ def save(night: Night) -> None:
 
 
 def load_all(plan: str) -> list[Night]:
-    """All nights of a plan in order; one that cannot be read is named, and passed over."""
+    """All nights of a plan in order; an unreadable one is named, and passed over."""
     return [night for _, night in records.load_each(files(plan), Night)]
 
 
 def unread(plan: str, nights: Sequence[Night]) -> list[str]:
-    """The names of the files of a plan's nights that are not among those that were read."""
+    """The names of the files of a plan's nights that were not read."""
     known = {_file_name(night.number) for night in nights}
     return [path.name for path in files(plan) if path.name not in known]
 

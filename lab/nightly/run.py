@@ -1,4 +1,4 @@
-"""`lab nightly run`: one night from the fetch to the events, saved after every piece of work so that it can go on."""
+"""`lab nightly run`: one night from the fetch to the events, saved after every piece of work to continue from."""
 
 from __future__ import annotations
 

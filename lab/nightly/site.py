@@ -237,7 +237,7 @@ def _bisections(nights: Sequence[Night]) -> dict[str, BisectionPage]:
 
 
 def _bisection_of(event: Event, branch: BranchNight) -> str | None:
-    """The bisection that named the culprit, else the last one that was begun for the event."""
+    """The bisection that named the culprit, else the last one for the event."""
     if event.culprit is not None:
         return event.culprit.bisection
     begun = [reference for name, reference in branch.bisections.items() if name.split()[0] == event.id]

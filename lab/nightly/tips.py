@@ -18,7 +18,7 @@ from lab.nightly.plan import BranchPlan
 
 
 class Tips(Protocol):
-    """A line of kernels, each of which has an id: a commit, or a package at a version."""
+    """A line of kernels, each with an id: a commit, or a package at a version."""
 
     @property
     def tree(self) -> Tree | None:
@@ -64,7 +64,7 @@ class TreeTips:
         refs = f"refs/heads/{'*' if name == 'HEAD' else name}"
         progress.log_once(f"fetching {name} of {origin}")
         try:
-            # Forced, to follow a branch that was pushed anew. Its old commits stay: the lab's trees collect no garbage.
+            # Forced, to follow a force-pushed branch. Its old commits stay: the lab's trees collect no garbage.
             self.tree.repo.git("fetch", "--quiet", "--force", "--tags", "origin", f"+{refs}:{refs}")
         except CommandFailed as error:
             raise HostFailed(
@@ -107,7 +107,7 @@ class TreeTips:
 
 
 class PackageTips:
-    """The packages of a suite, by version: `deb:trixie-backports/*`. The lists are fetched anew."""
+    """The packages of a suite, by version: `deb:trixie-backports/*`. The lists are fetched again."""
 
     tree: Tree | None = None
 

@@ -49,7 +49,7 @@ GLYPHS = {
 """A shape for each word, so that no colour is needed."""
 
 _NARROWEST = 3.0
-_ROOM = 0.15  # above and below the changes, of what they span: a low lane's dots are large in it
+_ROOM = 0.15  # above and below the changes, as a share of their span: a low lane's dots are large in it
 
 
 def bisection(stored: StoredBisection) -> str:
@@ -88,7 +88,7 @@ def tone(answer: Answer) -> str:
 
 
 def _word(answer: Answer) -> str:
-    """The answer in a word or two: the kind of the changes, or why there is none."""
+    """The answer in a word or two: the kind of the changes, or the reason for none."""
     kinds = [_kind(change) for change in answer.changes]
     if not kinds or answer.outcome == "undecided":
         return str(answer.outcome)
@@ -295,7 +295,7 @@ class _Range:
         return Chart(svg.picture([way], f"path taken: {steps or 'nothing between the ends was measured'}"))
 
     def stands(self) -> Chart:
-        """Every commit by how it stands: measured ones are high, and those that follow from them are low."""
+        """Every commit by its level: measured ones are high, inferred ones low."""
         parts = []
         for (stand, measured), group in groupby(self.commits, key=lambda place: (place.status, place.measured)):
             run = list(group)

@@ -35,7 +35,7 @@ class Change:
     """The change between the arms. `introduced`: in the syntax of regzbot.
 
     commit: None for a range of commits.
-    author: name and address; None if the tree does not tell.
+    author: name and address; None if the tree does not have it.
     people: addresses from the commit's tags and of its maintainers.
     notes: facts that the sender must know or complete.
     """
@@ -142,7 +142,7 @@ def _tree_origin(name: str) -> str:
 
 
 def _remote(repo: Repo) -> str:
-    """The URL of a checkout's origin, without a user and a password; empty if it has none that others can reach."""
+    """The URL of a checkout's origin, without a user and a password; empty if other people can reach none."""
     try:
         url = repo.git("config", "--get", "remote.origin.url").strip()
     except LabError:

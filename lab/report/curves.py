@@ -71,7 +71,7 @@ class TimelineView:
 
     @property
     def chart(self) -> Chart:
-        """All curves, with labels at round times; those of sizes at powers of two."""
+        """All curves, with labels at round times, or for sizes at powers of two."""
         largest, longest = self.timeline.largest, self.timeline.longest
         axis = Axis(low=0.0, high=largest * 1.03)
         up = axis.ticks()

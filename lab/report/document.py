@@ -16,7 +16,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def comparison(comparisons: Comparisons) -> str:
-    """One result as it is; several as `lab.reports/1`, with the warning that belongs to them."""
+    """One result unchanged; several as `lab.reports/1`, with their warning."""
     if not comparisons.several:
         return records.encode(comparisons.items[0].raw).decode()
     document = {

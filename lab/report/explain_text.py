@@ -158,7 +158,7 @@ def cells(explanation: Explanation, row: FunctionRow, cost: Cost, *, same: bool)
 
 
 def _calls(explanation: Explanation, row: FunctionRow) -> str:
-    """Calls per operation; one number where they are the same, `?` where no entry was seen."""
+    """Calls per operation; one number if they are the same, `?` if no entry was seen."""
     calls = (explanation.calls_per_operation(row, "base"), explanation.calls_per_operation(row, "test"))
     base, test = ("?" if count is None else short(count) for count in calls)
     return base if base == test else f"{base} -> {test}"
@@ -170,7 +170,7 @@ def _style(explanation: Explanation, row: FunctionRow, cost: Cost) -> str:
 
 
 def _fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
-    """Aligned lines. Names give way where the terminal is narrow, then calls, space and share do; costs never."""
+    """Aligned lines. Names give way if the terminal is narrow, then calls, space and share do; costs never."""
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     count = len(widths)
     while count > 4 and sum(widths[1:count]) + _NAME_AT_LEAST > width:
@@ -248,7 +248,7 @@ def _false_sharing(kernel: str, found: Sequence[CaseLint], width: int) -> Text:
 def initcall_cells(rows: Sequence[Initcall]) -> list[tuple[str, str, str, str, str]]:
     """The initcalls that moved most with their levels and their times in ms, and the sum of all others.
 
-    `-` stands for a time where there is no such initcall.
+    `-` stands for a time if there is no such initcall.
     """
     return [(visible(row.name), row.level, *_times(row)) for row in largest_initcalls(rows)]
 
@@ -281,7 +281,7 @@ def _initcalls(rows: Sequence[Initcall]) -> Text:
 
 
 def _counters(mechanisms: Sequence[Mechanism], width: int) -> Text:
-    """One line a counter, the largest change first; its meaning beside it, or below where the terminal is narrow."""
+    """One line a counter, the largest change first; its meaning beside it, or below if the terminal is narrow."""
     rows = [
         (m.name, f"{number(m.base)} -> {number(m.test)}", "from 0" if m.ratio is None else percent(m.ratio))
         for m in mechanisms

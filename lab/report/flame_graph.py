@@ -26,7 +26,7 @@ _LEAST = 0.5
 """Pixels of the narrowest function that is drawn."""
 
 _SHADES = (0.005, 0.05, 0.2)
-"""The parts of all that moved from which on a function has the next shade."""
+"""The shares of the movement from which on a function has the next shade."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ def _all(chains: Chains) -> set[Stack]:
 
 
 def _drawn(node: Node, left: float, top: float, scale: float, moved: float) -> Iterator[str]:
-    """A function and all that it calls, the callees by name, so that two graphs have them at the same side."""
+    """A function and its callees, by name, so that two graphs have them at the same side."""
     width = float(node.size) * scale
     if width < _LEAST:
         return
@@ -166,6 +166,6 @@ def folded(chains: Chains) -> str:
 
 
 def _folded_name(function: FunctionKey) -> str:
-    """A name without what the format is made of: semicolons, spaces, ends of lines."""
+    """A name without the format's own characters: semicolons, spaces, ends of lines."""
     space, name = function
     return re.sub(r"\s+", "_", name.replace(";", ":")) + ("_[k]" if space == "kernel" else "")

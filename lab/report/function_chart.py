@@ -51,7 +51,7 @@ class _Bars(NamedTuple):
 
 
 def _bars(explanation: Explanation, cost: Cost) -> _Bars:
-    """The functions that differ most, or that cost most where none differs."""
+    """The functions that differ most, or that cost most if none differs."""
     rows = list(differing(explanation, cost) or by_cost(explanation, cost))[:MOST_FUNCTIONS]
     names = {(row.space, row.name) for row in rows}
     left = [row for row in explanation.rows if (row.space, row.name) not in names]
@@ -64,7 +64,7 @@ def _bars(explanation: Explanation, cost: Cost) -> _Bars:
 
 
 def svg(explanation: Explanation, cost: Cost = "cycles", *, title: str, machine: str = "") -> str:
-    """The chart as one SVG document that needs nothing else, light or dark as the reader has it.
+    """The chart as one SVG document that needs nothing else, light or dark by the reader's setting.
 
     title: the two arms. machine: the machine file's name; needed with cycles, which only it gives.
     """

@@ -1,4 +1,4 @@
-"""The heat map of a matrix: the colour of each cell, and the cell in words for those who do not see colours.
+"""The heat map of a matrix: the colour of each cell, and the cell in words for people who do not see colours.
 
 The scale runs from blue (better) to orange (worse), which people with any of the common colour deficiencies can
 tell apart.

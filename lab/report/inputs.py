@@ -57,7 +57,7 @@ class StoredComparison:
         return {key: sorted(set.intersection(*both.values())) for key, both in arms.items() if len(both) == 2}
 
     def seeds(self, case: CaseResult) -> list[int | None]:
-        """The seed of each pair of a case's numbers; None if it is not known any more."""
+        """The seed of each pair of a case's numbers; None if it is no longer known."""
         pairs = max((len(comparison.base) for comparison in case.metrics), default=0)
         seeds = self._seeds.get((case.workload, case.case), self.result.seeds)
         return list(seeds) if len(seeds) == pairs else [None] * pairs
@@ -143,7 +143,7 @@ def open_stored(references: Sequence[str], *, anyway: bool = False) -> Stored:
 
 
 def open_comparisons(references: Sequence[str], *, anyway: bool = False) -> Comparisons:
-    """Open comparisons; `UserError` where their environments differ, unless `anyway`."""
+    """Open comparisons; `UserError` if their environments differ, unless `anyway`."""
     folders = list(dict.fromkeys(result_folders.open_folder(reference) for reference in references))
     items = [StoredComparison(raw=result_folders.load_result(folder), folder=folder) for folder in folders]
     return Comparisons(items=items, mark=_mark(items, anyway=anyway))

@@ -33,9 +33,9 @@ _MOST_CASES, _MOST_COUNTERS = 6, 12
 
 
 def comparison(comparisons: Comparisons, trail: Sequence[str] = (), between: str = "") -> str:
-    """One result's report; `UserError` for several, or for a result that is no regression.
+    """One result's report; `UserError` for several, or for a result that is not a regression.
 
-    trail: lines on how the change was found. between: the sources that it came between, where no commit is known.
+    trail: lines about the search for the change. between: the sources that it came between, if no commit is known.
     """
     if comparisons.several:
         raise UserError("a mail is about one result", hint="give one ID, or use --format text")
@@ -56,7 +56,7 @@ def comparison(comparisons: Comparisons, trail: Sequence[str] = (), between: str
 
 
 def bisection(stored: StoredBisection) -> str:
-    """The report of the one regression that was proved; `UserError` where there is none, or more than one."""
+    """The report of the one proved regression; `UserError` if there is none, or more than one."""
     answer = stored.answer
     worse = [found for found in answer.changes if found.direction == Outcome.REGRESSION]
     if not worse:
@@ -169,7 +169,7 @@ def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: Seq
 
 
 def _to_do(change: Change) -> Iterator[str]:
-    """Advice for the sender before sending, on top where nobody can miss it."""
+    """Advice for the sender before sending, visible at the top."""
     yield "<<DRAFT, not sent. Before you send it:"
     yield from _item("check that mainline has it, and that reverting the change cures it")
     yield from _item("read all of it, fill in what is marked like this, delete this paragraph")
@@ -298,7 +298,7 @@ def _closing(change: Change, result: AbResult) -> Iterator[str]:
 # ---- the table, as the kernel test robot prints it and readers of the kernel's lists know it
 #
 # Left the base with its relative standard deviation, in the middle the change in percent (or in points, without a
-# percent sign, where the metric is a percentage itself), right the test kernel.
+# percent sign, if the metric is a percentage itself), right the test kernel.
 
 _LEAST_DEVIATION = 0.01
 _LEFT, _MIDDLE, _RIGHT = 16, 13, 22

@@ -1,4 +1,4 @@
-"""`md`: for an issue or a merge request. Text from elsewhere is in code spans, where no markup or mention counts."""
+"""`md`: for an issue or a merge request. Text from elsewhere is in code spans, in which no markup or mention counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_FUNCTIONS = 8
 
 
 def code(text: str) -> str:
-    """Text as a code span that ends where it should, in a table cell too."""
+    """Text as a code span that ends at the right place, in a table cell too."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")

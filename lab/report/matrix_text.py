@@ -40,7 +40,7 @@ def show(result: MatrixResult, console: Console) -> None:
 
 
 class Grid(NamedTuple):
-    """Cells in rows and columns. corner: `rows \\ columns`. title: the case, where the grid is of one."""
+    """Cells in rows and columns. corner: `rows \\ columns`. title: the case, if the grid is of one."""
 
     corner: str
     rows: list[str]
@@ -90,7 +90,7 @@ def grids(result: MatrixResult) -> list[Grid]:
 
 
 def heading(result: MatrixResult) -> str:
-    """The heading of the numbers: the case where there is one, metric, unit, and which side is better."""
+    """The heading of the numbers: the case if there is one, metric, unit, and the better side."""
     metrics = {(cell.metric, cell.unit, cell.better) for cell in result.cells}
     cases = {cell.name for cell in result.cells}
     where = cases.pop() if len(cases) == 1 else ", ".join(sorted({cell.workload for cell in result.cells}))
@@ -115,7 +115,7 @@ def count(cell: Cell, state: str) -> str:
 
 
 def clocks(result: MatrixResult) -> str:
-    """The unit that the numbers are counted in; whatever is modelled says so, and on which machine."""
+    """The unit of the numbers; a modelled unit says so, and names the machine."""
     modelled = {metric.name for metric in costs.METRICS}
     models = {
         result.environment.guests[cell.workload].model if cell.metric in modelled else "none" for cell in result.cells
@@ -172,7 +172,7 @@ def _table(result: MatrixResult, width: int) -> Group:
 
 
 def _fitting(result: MatrixResult, width: int) -> list[Text]:
-    """The grid, turned where only that fits: many arms are better below one another. The instructions are below it."""
+    """The grid, turned if only that fits: many arms are better below one another. The instructions are below it."""
     grid = lay_out(result)
     upright, turned = (_drawn(one, result, _cell) for one in (grid, grid.turned()))
     is_turned = _width(upright) > width >= _width(turned)

@@ -32,7 +32,7 @@ MOST_COUNTERS = 10
 """Counters that are drawn; a table has all of them."""
 
 _FEWEST_FOR_DISTRIBUTION = 12
-"""Pairs from which on it says something how often which value came."""
+"""The number of pairs from which on the distribution of values is of use."""
 
 _MOST_WORKLOADS = 4
 
@@ -87,7 +87,7 @@ class CaseView:
 
     @cached_property
     def label(self) -> str:
-        """The name as far as it is needed: without the workload where there is only one."""
+        """The name, without the workload if there is only one."""
         return wording.label(self.case, self.stored.result)
 
     @property
@@ -153,7 +153,7 @@ class CaseView:
 
     @cached_property
     def functions(self) -> Functions | None:
-        """The functions that differ most, where `lab explain` was run."""
+        """The functions that differ most, if `lab explain` ran."""
         explanation = explain.remembered(self.stored.folder, self.case)
         return function_chart.view(explanation, self.case) if explanation else None
 
@@ -190,7 +190,7 @@ class ResultView:
 
     @cached_property
     def cases(self) -> list[CaseView]:
-        """All cases; those of a result that is summarised in the order of interest."""
+        """All cases; in a summarised result by interest."""
         cases = wording.in_order(self.result) if wording.summary(self.result) else self.result.cases
         return [
             CaseView(stored=self.stored, case=case, id=f"r{self.index}-case-{i}", letter=self.letter)
@@ -325,7 +325,7 @@ def live_values(live: Live) -> dict[str, Any]:
     return {
         "rounds": live.rounds,
         "sentence": _quietness(live),
-        "host": sorted(live.host, key=lambda fact: fact.state != "limited"),  # what adds noise first
+        "host": sorted(live.host, key=lambda fact: fact.state != "limited"),  # sources of noise first
         "states": [state for state in _STATES if state in states],
         "noise": [
             (

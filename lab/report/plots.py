@@ -111,10 +111,10 @@ class Series(NamedTuple):
     band: tuple[float, float]
     """The values between which nothing has changed."""
     steps: Collection[int] = ()
-    """The values with which a step is reached: their labels come first."""
+    """The values that reach a step: their labels come first."""
     outliers: Collection[int] = ()
     cuts: Collection[int] = ()
-    """The values that do not go on from the one before."""
+    """The values that do not continue the one before."""
 
 
 def series(one: Series, label: str) -> Chart:
@@ -166,7 +166,7 @@ def pair(base: float, test: float) -> Markup:
 
 
 def diverging(value: float, low: float, high: float) -> Markup:
-    """A bar from zero to a value: to the right where it is positive. low, high: the ends of all bars, around zero."""
+    """A bar from zero to a value: to the right if it is positive. low, high: the ends of all bars, around zero."""
     zero, at = (SIZE * (x - low) / ((high - low) or 1.0) for x in (0.0, value))
     width = max(abs(at - zero), 1.0 if value else 0.0)
     bar = rect("bar more" if value > 0 else "bar less", min(zero, at), 150, width, 700)

@@ -36,7 +36,7 @@ _WIDEST = 0.5
 
 
 def remedy(case: CaseResult, result: AbResult) -> str:
-    """The option that settles a case, with its price; empty for a case that has a verdict, or if there is none."""
+    """The option that settles a case, with its price; empty for a case with a verdict, or without a remedy."""
     if case.word != Outcome.UNKNOWN:
         return ""
     primary, pairs = case.primary, result.pairs

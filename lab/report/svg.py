@@ -185,7 +185,7 @@ def rect(kind: str, x: float, y: float, width: float, height: float, more: str =
 
 
 def picture(parts: Iterable[str], label: str = "") -> Markup:
-    """A picture of a page: described by its label, or hidden from screen readers where text beside it says the same."""
+    """A picture of a page: described by its label, or hidden from screen readers if text beside it says the same."""
     role = f' role="img" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
     svg = f'<svg{role} viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none">{"".join(parts)}</svg>'
     return Markup(svg)  # noqa: S704  (the parts are numbers of ours, the label is escaped)
@@ -215,5 +215,5 @@ def text(x: float, y: float, words: str, kind: str = "ink") -> str:
 
 
 def themes(light: str, dark: str) -> str:
-    """The rules of both themes: dark ones where the reader asks for them."""
+    """The rules of both themes: dark ones if the reader prefers them."""
     return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"

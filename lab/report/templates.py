@@ -20,7 +20,7 @@ from lab.stats.verdict import percent
 def fill(name: str, *, style: str = "", own: str = "", **values: object) -> str:
     """The page that a template makes of some values.
 
-    style: more rules. own: the name of a style sheet and a script that pages of this kind have beside those of all.
+    style: more rules. own: the name of a style sheet and a script that pages of this kind have besides the common ones.
     """
     style = _source("page.css") + (_source(f"{own}.css") if own else "") + style
     script = _source("page.js") + (_source(f"{own}.js") if own else "")

@@ -36,7 +36,7 @@ def change(comparison: Comparison) -> str:
     if comparison.unit == "%" and base is not None and test is not None:
         return f"{test - base:+.1f}" if test != base else "0.0"
     if comparison.ratio is None and base is not None and test is not None:
-        # Where single pairs have no ratio, their means may.
+        # If single pairs have no ratio, their means may.
         return percent(1.0 if test == base else test / base if base > 0 <= test else None)
     return percent(comparison.ratio)
 
@@ -88,7 +88,7 @@ def beside(count: Comparison | None) -> str:
 
 
 def next_steps(result: AbResult) -> dict[str, str]:
-    """The commands that go on from a result, by their purpose."""
+    """The commands that continue from a result, by their purpose."""
     changed = next((case for case in [result.headline] if case and case.verdict.is_change), None)
     steps = {}
     if changed and result.live is None and result.environment.model != "none":
@@ -177,7 +177,7 @@ def three(cost: Whole | None) -> str:
 
 
 def threshold(result: AbResult | Answer | MatrixResult) -> str:
-    """The threshold, as it stands beside a verdict."""
+    """The threshold, as a verdict shows it."""
     return f"threshold {100 * result.threshold:g} %"
 
 
@@ -215,7 +215,7 @@ class Summary:
 
     @property
     def changes(self) -> str:
-        """`largest of 24 changes`, or what there is of them."""
+        """`largest of 24 changes`, or their number."""
         number = len(self.largest) + len(self.smaller)
         if not number:
             return "no case changed"
@@ -252,7 +252,7 @@ def summary(result: AbResult) -> Summary | None:
 
 
 def _group(case: CaseResult, result: AbResult) -> str:
-    """The group of a case; without a suite, as `--workload` takes it where there are several workloads."""
+    """The group of a case; without a suite, as `--workload` takes it if there are several workloads."""
     if result.suite or not several_workloads(result):
         return case.group or case.workload
     return f"{case.workload}:{case.group}" if case.group else case.workload
@@ -274,7 +274,7 @@ def several_workloads(result: AbResult) -> bool:
 
 
 def label(case: CaseResult, result: AbResult) -> str:
-    """The name of a case as far as it is needed: without the workload where there is only one."""
+    """The name of a case, without the workload if there is only one."""
     return case.name if several_workloads(result) else case.case
 
 
@@ -352,12 +352,12 @@ def answer_counted_in(answer: Answer) -> str:
 
 
 def effect_of(found: Culprit) -> Comparison | None:
-    """The effect of a change: by fresh seeds where there are some."""
+    """The effect of a change: by fresh seeds if there are some."""
     return found.proof.fresh if found.proof and found.proof.fresh else found.effect
 
 
 def against(found: Culprit) -> str:
-    """The reason why a change has no word, though it has a size; empty where it has one."""
+    """The reason why a change has no word, though it has a size; empty if it has a word."""
     effect = effect_of(found)
     if found.direction or effect is None or effect.verdict != Outcome.UNKNOWN or effect.more_blocks:
         return ""

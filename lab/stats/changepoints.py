@@ -1,10 +1,10 @@
-"""Change points of a series: where its level changed for good, apart from noise and from single outliers.
+"""Change points of a series: lasting changes of its level, apart from noise and from single outliers.
 
 The method is that of Apache Otava (Fleming and others, "Hunter: Using Change Point Detection to Hunt for Performance
 Regressions", https://doi.org/10.1145/3578244.3583719): E-divisive means (Matteson and James, arXiv:1306.4933) in
-windows, Student's t-test in the place of permutations, and a second pass that drops what is weak. It is computed
-here, not by the package of that name, whose pinned versions of numpy and scipy shut out those that the lab uses; a
-test compares with numbers that the package itself gave.
+windows, Student's t-test in the place of permutations, and a second pass that drops weak steps. It is computed here,
+not by the package of that name, whose pinned versions of numpy and scipy exclude the lab's; a test compares with
+numbers that the package itself gave.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLAUSIBLE = 6.63  # chi-square, 99 %, one degree of freedom
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Two levels, the second from `index` on, and the chance of such a difference where there is none."""
+    """Two levels, the second from `index` on, and the chance of such a difference without a step."""
 
     index: int
     before: float
@@ -60,7 +60,7 @@ class Step:
 def steps(values: Sequence[float], *, least: float = 0.0, max_p: float = MAX_P, window: int = WINDOW) -> list[Step]:
     """The steps of a series of positive numbers, by their logarithms.
 
-    least: the smallest change that counts, .01 is 1 %. max_p: the chance of one where there is none, at one place.
+    least: the smallest change that counts, .01 is 1 %. max_p: the chance of a false step at one place.
     """
     if len(values) < 2 * HOLDS or min(values) <= 0:
         return []
@@ -93,7 +93,7 @@ def outlying(values: Sequence[float]) -> list[int]:
     """Points far from the seven around them, by Hampel's rule on logarithms; at the end they may be a new level yet.
 
     Seven points alone would know their spread badly: it is taken to be no smaller than that from point to point. More
-    such points than one in eight are no outliers but a second kind of point, so then there are none.
+    such points than one in eight are not outliers but a second kind of point; then there are no outliers.
     """
     logs = [math.log(value) for value in values]
     hops = [abs(after - before) for before, after in pairwise(logs)]
@@ -171,7 +171,7 @@ def _split(x: Array, max_p: float, window: int) -> list[Split]:
 
 
 def _divide(x: Array, max_p: float) -> list[int]:
-    """Cut a window in two where that separates best, then its parts, for as long as a cut is significant."""
+    """Cut a window in two at the best separation, then its parts, while a cut is significant."""
     sums = _block_sums(x)
     places: list[int] = []
     while True:
@@ -217,7 +217,7 @@ def _square(sums: Array, start: int | npt.NDArray[np.int_], end: npt.NDArray[np.
 
 
 def _merge(found: list[Split], x: Array, max_p: float, least: float) -> list[Split]:
-    """Drop the weakest until all that are left are significant and large enough."""
+    """Drop the weakest until all others are significant and large enough."""
     kept = list(found)
     while kept:
         weakest = max(kept, key=lambda one: one.p_value)

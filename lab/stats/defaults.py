@@ -37,7 +37,7 @@ FIRST_LOOK_ROUNDS = 4
 """Rounds before the first look: with fewer no evidence reaches 1 / ALPHA."""
 
 SAME_ROUNDS = 18
-"""Rounds before kernels are called the same: boots of a kind that is a quarter of all are in so many but for .6 %."""
+"""Rounds before kernels are called the same: a kind that is a quarter of all boots is in so many, but for .6 %."""
 
 MAX_ROUNDS = 40
 """Rounds at which a comparison stops."""

@@ -152,8 +152,8 @@ def _fraction(value: float) -> float:
 def interval(m: Moments, alpha: float) -> tuple[float, float] | None:
     """Interval of the mean with coverage 1 - alpha at all looks together: `mean +- critical_t sd / sqrt(n)`.
 
-    It leaves out 0 exactly when E_n exceeds 1/alpha. No width without spread (from three blocks on); None
-    when no finite interval exists yet.
+    It leaves out 0 exactly when E_n exceeds 1/alpha. No width without spread (from three blocks on); None if no finite
+    interval exists yet.
     """
     return bounds(m, critical_t(m.n, alpha))
 
@@ -169,7 +169,7 @@ def bounds(m: Moments, critical: float) -> tuple[float, float] | None:
 def clip(x: Sequence[float]) -> list[float]:
     """x with outliers pulled in to 3.5 robust sds (1.4826 MAD) around the median, from 8 blocks on.
 
-    For the test only. Where more blocks than one in sixteen are that far out, they are no outliers but another kind of
+    For the test only. If more blocks than one in sixteen are that far out, they are not outliers but another kind of
     boot, or the MAD is that of one kind alone: then nothing is clipped, else all of x would become that kind, with
     hardly any spread, and leave huge evidence.
     """
@@ -298,7 +298,7 @@ def bound_p_value(n: int, t: float, blocks: int) -> float:
 
 @cache
 def bound_t(n: int, blocks: int, alpha: float) -> float:
-    """The |t| after n of the planned blocks at which `bound_p_value` is alpha; infinite where none is."""
+    """The |t| after n of the planned blocks at which `bound_p_value` is alpha; infinite if none is."""
     from scipy.special import ndtr, stdtrit
 
     if not MIN_PAIRS <= n <= blocks:

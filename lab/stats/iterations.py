@@ -26,8 +26,8 @@ _PRIOR_BLOCKS = 6
 class WarmUp(Record, frozen=True, kw_only=True):
     """The first iterations of a case's boots, beside the rest of the same boot.
 
-    boots: how many have iterations enough to judge by. shift: the first iteration over the rest, as a ratio, None
-    when not judged. dropped: how many first iterations are left out of every boot's number.
+    boots: how many have enough iterations to judge. shift: the first iteration over the rest, as a ratio, None if not
+    judged. dropped: how many first iterations are left out of every boot's number.
     """
 
     boots: int
@@ -51,7 +51,7 @@ class Spread(NamedTuple):
 def summary(values: Sequence[float], dropped: int = 0) -> float:
     """One number for a boot: the median of its iterations from three on, else the mean of their logs.
 
-    dropped: iterations of warm-up, left out as far as that leaves one. NaN without any iteration, or with one
+    dropped: iterations of warm-up, left out if one remains. NaN without any iteration, or with one
     that is not a number.
     """
     kept = values[min(dropped, len(values) - 1) :] if values else []
@@ -63,7 +63,7 @@ def summary(values: Sequence[float], dropped: int = 0) -> float:
 
 
 def together(values: Sequence[float]) -> float:
-    """The mean of logs, as a value again; the plain mean where a zero or less forbids logs."""
+    """The mean of logs, as a value again; the plain mean if a zero or less forbids logs."""
     if all(v == values[0] for v in values):
         return values[0]  # to the last digit
     if not all(v > 0 for v in values):
@@ -113,10 +113,11 @@ def spread(differences: Sequence[float], boots: Sequence[Sequence[float]]) -> Sp
 
 
 def iterations(spreads: Sequence[Spread], *, boot_s: float, sample_s: float) -> int:
-    """Iterations a boot with which machine time buys most: the least variance times cost, up to ten.
+    """The iterations a boot that make the most of machine time: the least variance times cost, up to ten.
 
     For means that is at `sigma_iteration / sigma_boot sqrt(boot_s / sample_s)` (Kalibera and Jones, Rigorous
-    benchmarking in reasonable time, ISMM 2013); medians count as what they are. Of several cases the geometric mean.
+    benchmarking in reasonable time, ISMM 2013); medians count as their real cost. For several cases it is the geometric
+    mean.
     """
 
     def price(m: int) -> float:

@@ -60,10 +60,9 @@ def case_verdict(name: str, comparisons: Iterable[Comparison], *, control: bool 
 def overall(cases: Sequence[CaseVerdict], alpha: float = ALPHA) -> Overall:
     """One verdict over all cases: a case's change counts when it survives Holm over all cases at alpha.
 
-    Any regression that counts is a regression; else a case that is unknown, or changed without surviving,
-    makes it unknown; else any improvement that counts; else same.
-    A control that moved is no finding, unless there are only controls: it says that something else than the change
-    under test is different, so nothing is `same`.
+    Any regression that counts is a regression; else a case that is unknown, or changed without surviving, makes it
+    unknown; else any improvement that counts; else same. A control that moved is not a finding, unless there are only
+    controls: it shows that something else than the change under test is different, so nothing is `same`.
     """
     if not cases:
         return Overall(verdict=Outcome.UNKNOWN, survived=[], reason="no cases")
@@ -104,7 +103,7 @@ def _cases(n: int) -> str:
 
 
 PRIMARY_SHARE = 0.8
-"""Of alpha, where there are secondary metrics as well."""
+"""The share of alpha if there are secondary metrics as well."""
 
 NOT_BEYOND_CHANCE = "not beyond chance over all"
 

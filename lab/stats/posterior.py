@@ -16,11 +16,11 @@ normal equations and covariance s^2 V, is
 Gelman et al., Bayesian Data Analysis (2013), chapter 14. Readings cannot tell commits between two neighbouring
 measured ones apart, so there is one likelihood per gap; within it the mass follows the prior.
 
-Drift is an Ornstein-Uhlenbeck process beside independent noise: a host gets warm, changes its clock or runs other
-work, so readings minutes apart share an error that readings hours apart do not. D(t) has the variance `ratio` (in
-units of the noise of one reading) and decays with exp(-dt / memory_s). Neither is known, so everything is computed for
-each pair of a small grid. D is Markov, so a scalar Kalman filter whitens n readings in n steps, where the covariance
-matrix would need n^3: Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), section 3.4.
+Drift is an Ornstein-Uhlenbeck process beside independent noise: a host gets warm, changes its clock or runs other work,
+so readings minutes apart share an error that readings hours apart do not. D(t) has the variance `ratio` (in units of
+the noise of one reading) and decays with exp(-dt / memory_s). Neither is known, so everything is computed for each pair
+of a small grid. D is Markov, so a scalar Kalman filter whitens n readings in n steps; the covariance matrix would need
+n^3: Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), section 3.4.
 
 Own levels with a variance of r, in those units, make V + r Z Z' of V, Z the columns that tell the images apart. All
 columns of the model are sums of those, so the inner products under V' follow from those under V (Woodbury):
@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 
 
 class Drift(NamedTuple):
-    """One kind of drift and how likely it is beforehand. memory_s matters only where ratio > 0."""
+    """One kind of drift and how likely it is beforehand. memory_s matters only if ratio > 0."""
 
     weight: float
     ratio: float
@@ -117,7 +117,7 @@ class WhitenedReadings:
         return self.forecast * kept[:, :, None], left
 
     def with_levels(self, variances: Array) -> WhitenedReadings:
-        """The same where each image has a level of its own: all columns but the first tell the images apart."""
+        """The same if each image has a level of its own: all columns but the first tell the images apart."""
         drifts, images = len(self.gram), self.gram.shape[1] - 1
         r = np.repeat(variances, drifts)
         gram, log_det, seen, left, ratios, memories_s = (
@@ -144,12 +144,12 @@ class WhitenedReadings:
         return WhitenedReadings(**{field.name: getattr(self, field.name)[kinds] for field in fields(self)})
 
     def summed(self, columns: Array) -> WhitenedReadings:
-        """The same for sums of the columns; columns[i, j] is 1 where old column i is part of new column j."""
+        """The same for sums of the columns; columns[i, j] is 1 if old column i is part of new column j."""
         return replace(self, gram=columns.T @ self.gram @ columns, forecast=self.forecast @ columns)
 
 
 def weigh(columns: Array, weights: Array) -> WhitenedReadings:
-    """The same for readings without drift, where there is nothing to filter."""
+    """The same for readings without drift: there is nothing to filter."""
     none = np.zeros(1)
     return WhitenedReadings(
         gram=(columns.T * weights @ columns)[None],
@@ -237,7 +237,7 @@ class Belief:
     measured[i] and not above measured[i + 1]. mass[c]: probability that c is the culprit (mass[0] is 0).
     bad[c]: probability that c has the change in it. level, delta, noise: posterior means of mu, delta and of
     the sd of one reading, drift apart. own_sd: of the images' own levels. kinds: probabilities of drift and own level
-    together. boots: how many readings each measured commit has. images: those that were booted, in order.
+    together. boots: how many readings each measured commit has. images: the booted ones, in order.
     """
 
     measured: tuple[int, ...]

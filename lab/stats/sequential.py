@@ -1,8 +1,9 @@
 """Sequential test over blocks: an always-valid e-value, plus O'Brien-Fleming bounds when their number is planned.
 
-Without a plan the e-value has all of alpha. With one it keeps a twentieth: it finds very large changes early, and goes
-on beyond the plan. Most of the rest is the plan's, which finds small changes sooner (see `lab.stats.evidence`). Both
-hold at all looks together. What is left of alpha is for noise that is not normal: two kinds of boots, whole numbers.
+Without a plan the e-value has all of alpha. With one it keeps a twentieth: it finds very large changes early, and
+continues beyond the plan. Most of the rest is the plan's, which finds small changes sooner (see `lab.stats.evidence`).
+Both hold at all looks together. The rest of alpha is for noise that is not normal: two kinds of boots, whole
+numbers.
 
 The number of rounds of a comparison is planned once, before the changes are seen. It comes from the options and from
 the time that rounds take, and never from how the kernels compare.
@@ -39,8 +40,8 @@ NO_BAND = (0.0, 0.0)
 class SequentialTest(NamedTuple):
     """A test with an error of alpha over all looks.
 
-    blocks: the number planned; None without any plan, 0 as long as one has still to be made.
-    exact: the numbers carry no noise, so they are taken as they are.
+    blocks: the number planned; None without any plan, 0 before it is made.
+    exact: the numbers carry no noise, so they need no test.
     """
 
     alpha: float
@@ -53,7 +54,7 @@ class SequentialTest(NamedTuple):
         return self.alpha if self.blocks is None else FREE_SHARE * self.alpha
 
     def critical_t(self, n: int) -> float:
-        """The |t| from which the change of n blocks is beyond chance; infinite when n blocks cannot show one."""
+        """The |t| from which the change of n blocks is beyond chance; infinite if n blocks cannot show one."""
         free = evidence.critical_t(n, self._free)
         if self.blocks is None or n > self.blocks:
             return free
@@ -74,13 +75,13 @@ class SequentialTest(NamedTuple):
         if len(x) > self.blocks:
             return min(free, self.p_value(x[: self.blocks]))
         t = evidence.t_statistic(m)
-        # Infinite t is about numbers without any spread, of which the e-value knows how many it takes.
+        # Infinite t is about numbers without any spread, and the e-value gives the number that they need.
         return free if math.isinf(t) else min(free, evidence.bound_p_value(len(x), t, self.blocks) / PLAN_SHARE)
 
     def interval(self, x: Sequence[float]) -> Interval | None:
         """Interval of the mean with coverage 1 - alpha at all looks together; it leaves out 0 when p < alpha.
 
-        No width without spread (from three blocks on); None when no finite interval exists yet. Beyond the plan it
+        No width without spread (from three blocks on); None if no finite interval exists yet. Beyond the plan it
         lies inside the interval of the plan's last block.
         """
         bounds = evidence.bounds(self.moments(x), self.critical_t(len(x)))
@@ -94,7 +95,7 @@ class SequentialTest(NamedTuple):
         """The |mean| that is beyond chance after n blocks of standard deviation sd, with the given chance.
 
         `delta sd / sqrt(n)`, delta the noncentrality with P(T >= critical_t) = power, T noncentral t with n - 1
-        degrees of freedom. Looking at earlier blocks too can only help. None when n blocks cannot show a change.
+        degrees of freedom. Looking at earlier blocks too can only help. None if n blocks cannot show a change.
         """
         critical = self.critical_t(n)
         return None if math.isinf(critical) else _noncentrality(n, critical, power) * sd / math.sqrt(n)
@@ -105,8 +106,8 @@ class SequentialTest(NamedTuple):
         """The number of further blocks that settle it if mean and sd stay as they are; None: over 10,000 in all.
 
         It is settled when the interval lies inside the band (log units; from `fewest` blocks on), or leaves out 0 while
-        the mean is beyond the band (from `min_blocks` on). With noise this is about the median of what it takes. Up to
-        40 blocks in all, and for the last of a plan, it is exact; above that within 5 %.
+        the mean is beyond the band (from `min_blocks` on). With noise this is about the median of the real number. Up
+        to 40 blocks in all, and for the last of a plan, it is exact; above that within 5 %.
         """
         beyond = not band[0] <= m.mean <= band[1]
         if m.sd == 0:
@@ -188,14 +189,14 @@ class RoundPlan(Record, frozen=True, kw_only=True):
 
 
 def plan_without_budget(most: int, fewest: int) -> RoundPlan:
-    """The plan of a comparison without a budget: the most rounds that were asked for."""
+    """The plan of a comparison without a budget: the most rounds that were requested."""
     return RoundPlan(rounds=max(most, fewest), iterations=None)
 
 
 def plan_within(
     left_s: float, *, round_s: float, done: int, most: int, fewest: int, iterations: int
 ) -> RoundPlan | None:
-    """The plan of a comparison with that much time left; None as long as it is too early.
+    """The plan of a comparison with that much time left; None while it is too early.
 
     round_s: the length of a round with that many iterations.
     done: rounds so far.

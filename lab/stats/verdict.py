@@ -1,8 +1,8 @@
 """The verdict on paired measurements of two kernels: for each metric, each case, and all together.
 
-Everything is on log ratios test/base, and reported as ratios. A verdict is never "not significant, so the
-same": `same` needs an interval inside +-threshold, a change one that leaves out 0 with an estimate beyond the
-threshold, and what is neither is `unknown`. docs/verdict.md has the table.
+Everything is on log ratios test/base, and reported as ratios. A verdict is never "not significant, so the same": `same`
+needs an interval inside +-threshold, a change an interval without 0 and an estimate beyond the threshold, and
+everything else is `unknown`. docs/verdict.md has the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 _RESTS_ON_MODEL = "rests on the model"
 
 LEFT_OUT_ONE_IN = 8
-"""At most one round in so many may be left out for want of a ratio."""
+"""At most one round in so many may be left out because it has no ratio."""
 
 
 class Outcome(StrEnum):
@@ -59,12 +59,12 @@ class Comparison(Record, frozen=True, kw_only=True):
     """One metric of both arms, its change and its verdict.
 
     base, test: one number per block or seed, paired, as measured (None if it was not a finite number).
-    ratio: exp of the mean log ratio as tested (live mode: outliers clipped from 8 blocks on); ratio of the
-    means where a zero forbids logs; None when all of base is 0. interval: always-valid, 1 - alpha, as ratios.
-    estimate: Hodges-Lehmann ratio with its 95 % interval for this look alone. verdict: None for metrics of
-    which neither side is better. evidence: log10 of the e-value, 300 when infinite, None when there is none.
+    ratio: exp of the mean log ratio as tested (live mode: outliers clipped from 8 blocks on); ratio of the means if a
+    zero forbids logs; None if all of base is 0. interval: always-valid, 1 - alpha, as ratios.
+    estimate: Hodges-Lehmann ratio with its 95 % interval for this look alone. verdict: None for metrics without a
+    better side. evidence: log10 of the e-value, 300 if infinite, None if there is none.
     p_value: valid at every look; min(1, 1/E), or the value by a planned number of rounds. reason: one short
-    phrase. more_blocks: how many would settle an `unknown`, None when not known. mde: the change, as a fraction
+    phrase. more_blocks: how many would settle an `unknown`, None if not known. mde: the change, as a fraction
     (.01 is 1 %), that this design finds with 80 % chance.
     method: `e-value`, `planned` (that, and the test of a planned number of rounds), `values` (decided without
     noise: equal, without spread, or zeros) or `none`.
@@ -116,7 +116,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     @property
     def interval_text(self) -> str:
-        """The interval for people; `exact` where all pairs say the same; empty without one."""
+        """The interval for people; `exact` if all pairs say the same; empty without one."""
         if self.interval is None:
             return ""
         low, high = self.interval
@@ -219,8 +219,8 @@ def compare_metric(
     mode, so they carry no noise and nothing is clipped.
     ValueError: lengths differ, or a parameter is out of range.
 
-    Pairs without a ratio are left out where that is harmless: seeds with 0 in both arms, and at most one round in
-    eight with a 0 or no number, not more of one arm than of the other but for one.
+    Pairs without a ratio are left out if that is harmless: seeds with 0 in both arms, and at most one round in eight
+    with a 0 or no number, with at most one more in one arm than in the other.
     """
     if len(base) != len(test):
         raise ValueError(f"{metric.name}: {len(base)} values of base, {len(test)} of test")
@@ -233,9 +233,9 @@ def compare_metric(
 
 
 def adjust(plain: Comparison, adjusted: Comparison, shared: SharedNoise) -> Comparison:
-    """The comparison without the noise that is shared; if the control may have changed, a word that holds with it too.
+    """The comparison without the shared noise; if the control may have changed, a word that holds with it too.
 
-    plain, adjusted: of the values as they are, and of those that `SharedNoise.taken_off` gives.
+    plain, adjusted: of the plain values, and of the values from `SharedNoise.taken_off`.
     """
     if adjusted.method == "none" or plain.method == "none":
         return plain
@@ -260,7 +260,7 @@ def _hull(one: Interval | None, other: Interval | None) -> Interval | None:
 
 
 def _compare_usable(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
-    """Compare all pairs, or those with a ratio where the others may be left out."""
+    """Compare all pairs, or those with a ratio if the others may be left out."""
     pairs = list(zip(base, test, strict=True))
     kept = [pair for pair in pairs if not _has_no_ratio(pair, rules)]
     left_out = len(pairs) - len(kept)
@@ -342,9 +342,9 @@ def _compare_equal(metric: Metric, base: Sequence[float], test: Sequence[float],
 
 
 def _compare_zeros(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
-    """Counters with a zero, where logs are impossible: exact numbers decide by their common direction.
+    """Counters with a zero, which makes logs impossible: exact numbers decide by their common direction.
 
-    Evidence: infinite when one whole arm is 0 (all ratios are the same infinity), else that of n equal signs.
+    Evidence: infinite if one whole arm is 0 (all ratios are the same infinity), else that of n equal signs.
     """
     n, sign = len(base), _common_sign(base, test)
     ratio = sum(test) / sum(base) if any(base) else None
@@ -487,7 +487,7 @@ COUNT_SHARE = 0.5
 
 
 def beside_count(cycles: Comparison, count: Comparison, threshold: float) -> Comparison:
-    """The comparison of modelled cycles; `unknown` where the instructions certainly changed the other way.
+    """The comparison of modelled cycles; `unknown` if the instructions certainly changed the other way.
 
     Such a verdict would rest on the costs in the model alone. count: of the same share of the same runs.
     """
@@ -503,9 +503,9 @@ def beside_count(cycles: Comparison, count: Comparison, threshold: float) -> Com
 
 
 def beside_strings(cycles: Comparison, without: Comparison, threshold: float) -> Comparison:
-    """The comparison of modelled cycles; `unknown` where the starts of strings take it across the threshold.
+    """The comparison of modelled cycles; `unknown` if the starts of strings take it across the threshold.
 
-    without: of the same runs, with string instructions that begin for nothing.
+    without: of the same runs, with string instructions that begin at no cost.
     """
     if not cycles.is_change or not cycles.ratio or not without.ratio:
         return cycles
@@ -526,7 +526,7 @@ def count_remark(count: Comparison) -> str:
 
 
 def distance(ratio: float | None, *, none: float = 0.0) -> float:
-    """The distance of a ratio from 1 on either side, |log ratio|; `none` where there is no ratio, or it is 0."""
+    """The distance of a ratio from 1 on either side, |log ratio|; `none` if there is no ratio, or it is 0."""
     return abs(math.log(ratio)) if ratio else none
 
 

@@ -1,7 +1,7 @@
 """The whole cost of a case: the caller's, the work that it leaves to others, and its time.
 
-The caller's cost decides. It is no verdict where the work went to threads and softirqs, or where the caller waits for
-what it does not do: docs/verdict.md has the table.
+The caller's cost decides. It is not a verdict if the work went to threads and softirqs, or if the caller waits for work
+that others do: docs/verdict.md has the table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Amount(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, compared: Comparison | None) -> Amount | None:
-        """The amounts that were compared; None if a seed has none."""
+        """The compared amounts; None if a seed has none."""
         if compared is None or not compared.base or None in compared.base + compared.test:
             return None
         base, test = _mean(compared.base), _mean(compared.test)
@@ -67,9 +67,9 @@ class Whole(Record, frozen=True, kw_only=True):
 
 
 def together(caller: Comparison, deferred: Comparison, *, threshold: float, alpha: float) -> Comparison | None:
-    """The caller's cost with the change of its deferred work, which the arm that has more of it pays.
+    """The caller's cost with the change of its deferred work, which the arm with more of it pays.
 
-    The work that is in both arms alike would only thin the change out. None if a number is missing.
+    Work that is in both arms alike would only dilute the change. None if a number is missing.
     """
     amounts = [*caller.base, *caller.test, *deferred.base, *deferred.test]
     if None in amounts or len(caller.base) != len(deferred.base):
@@ -81,9 +81,9 @@ def together(caller: Comparison, deferred: Comparison, *, threshold: float, alph
 
 
 def without_stray(amounts: Sequence[float]) -> list[float]:
-    """Amounts of deferred work by seed, those of the few seeds with work of another kind pulled in to the median.
+    """Amounts of deferred work by seed; the few seeds with work of another kind are pulled in to the median.
 
-    Now and then a thread does in the window what nobody there asked for: it frees what an earlier case left.
+    Now and then a thread does work in the window that nothing there caused: it frees the remains of an earlier case.
     """
     middle = median(amounts)
     far = FAR * MAD_TO_SD * median(abs(amount - middle) for amount in amounts)
@@ -115,8 +115,8 @@ def waits(elapsed: Comparison, waited: Comparison, *, threshold: float, alpha: f
 def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, threshold: float) -> Comparison:
     """The comparison of the caller's cost; `unknown` if the caller's deferred work turns the word.
 
-    deferred: without stray work. both: as `together` compares it. A caller that is the same stays so as long as the
-    best estimate of it is small.
+    deferred: without stray work. both: as `together` compares it. A caller that is the same stays so while its best
+    estimate is small.
     """
     change = caller.is_change
     if caller.verdict in (None, Outcome.UNKNOWN, both.verdict) or (not change and _is_small(both, threshold)):
@@ -150,7 +150,7 @@ def _is_half_taken_back(caller: Comparison, both: Comparison) -> bool:
 
 
 def beside_waits(caller: Comparison, waited: Comparison, time: Comparison) -> Comparison:
-    """The comparison of the caller's cost; `unknown` where the waits make the same work later, or a gain longer.
+    """The comparison of the caller's cost; `unknown` if the waits make the same work later, or a gain longer.
 
     time: as `waits` compares it. The same work is the same only if it certainly waits as long.
     """

@@ -20,7 +20,7 @@ from lab.workloads.spec import HUGE_PAGE_MIB, Case, Limit, Metric, Program, Work
 
 
 class _File(Program, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`workload.toml` as it is written: tables are in the singular there."""
+    """`workload.toml` as written: tables are in the singular there."""
 
     schema: int
     metrics: Annotated[tuple[Metric, ...], msgspec.Meta(min_length=1)] = msgspec.field(name="metric")
@@ -59,7 +59,7 @@ def read(file: Path) -> Workload:
 
 @cache
 def _read(file: Path, _digest: str) -> Workload:
-    """The workload of a file, which a command asks for many times, as long as the file has this digest."""
+    """The workload of a file, which a command reads many times, while the file has this digest."""
     toml = TomlFile(file)
     parsed = toml.convert(_File)
     faults = []

@@ -28,8 +28,8 @@ class Document:
     def number(self, path: str) -> float | None:
         """The number at a path such as `jobs.0.read.iops`; None if the document has no such path.
 
-        Keys may contain dots (`percentile.99.000000`), so every way to split the path is tried. Raises `Unparsable`
-        where the value is not a finite number.
+        Keys may contain dots (`percentile.99.000000`), so every way to split the path is tried. Raises `Unparsable` if
+        the value is not a finite number.
         """
         for value in _at(self.values, path.split(".")):
             number = _number(value) if self.text and isinstance(value, str) else _finite(value)
@@ -59,7 +59,7 @@ def _finite(value: object) -> float | None:
 
 
 def _short(value: object) -> str:
-    """A value for people, who are not shown all digits of it."""
+    """A value for people, without all its digits."""
     try:
         return f"{value!r:.60}"
     except ValueError:  # more digits than Python prints
@@ -116,7 +116,7 @@ def read_fio(lines: Sequence[str]) -> Document:
     """fio's JSON (`--output-format=json`, see its HOWTO); warnings may be before and after it.
 
     A table `total` over all jobs and directions is added, so that the same metrics suit every job file: `ios`, `bytes`,
-    `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and, where only one job in one direction did I/O,
+    `iops`, `bw_bytes` (bytes per second), `ctx` (context switches), and, if only one job in one direction did I/O,
     `lat_mean`, `clat_mean`, `clat_p50`, `clat_p95`, `clat_p99` in ns. Percentiles of several jobs cannot be joined.
     """
     text = "\n".join(lines)

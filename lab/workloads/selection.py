@@ -99,7 +99,7 @@ def select(text: str) -> tuple[Workload, list[Case]]:
     """The workload and cases of `NAME` (all cases) or `NAME:CASE[,CASE...]`, each case once.
 
     The name of a group stands for its cases, and so does a pattern such as `fault-*`.
-    Where a workload takes files of the user's, a case may be a path; the workload then has it as one more case.
+    If a workload takes files of the user's, a case may be a path; the workload then has it as one more case.
     """
     ref, names = _split(text)
     workload = load(ref)

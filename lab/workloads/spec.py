@@ -47,7 +47,7 @@ WINDOWS_MAX = 12
 class Metric(Record, frozen=True, kw_only=True):
     """A number that a case reports.
 
-    parse: the output format that it is read from, where that is not the workload's. field: its path there (default:
+    parse: its output format, if it is not the workload's. field: its path there (default:
     its name). pattern: the regular expression whose one group is the number. optional: it may be missing.
     """
 
@@ -206,7 +206,7 @@ class Workload(Program, frozen=True, kw_only=True):
         )
 
     def model_for(self, asked: str) -> str:
-        """The cost model to measure with: the one asked for, or the workload's own (`auto`)."""
+        """The cost model of a measurement: the requested one, or the workload's own (`auto`)."""
         return self.model if asked == "auto" else asked
 
     def kconfig_of(self, case: Case) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ SUFFIXES = (".tar.zst", ".tar")
 _COMPRESS = ("--quiet", "-10", "--long=27", "--single-thread", "--stdout")
 # 128 MiB, the window that --long=27 makes, is also the most that zstd takes unasked.
 _DECOMPRESS = ("--quiet", "--decompress", "--stdout")
-#: Any date will do as long as it is one; tar complains of 1970.
+#: Any real date will do; tar complains of 1970.
 _DATE = 1704067200
 _LARGEST = 8 << 30
 _CHUNK = 1 << 20
@@ -34,10 +34,10 @@ _HEADER_MAX = 1 << 16
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose headers are no larger than names need, and that has all of its bytes in the archive."""
+    """A member with headers no larger than names need, and that has all of its bytes in the archive."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> Self:
-        """Read what follows a header; tarfile calls this for each. Not every version calls `frombuf` for each."""
+        """Read the bytes after a header; tarfile calls this for each. Not every version calls `frombuf` for each."""
         if self.type == tarfile.GNUTYPE_SPARSE or (self.type not in _OF_MEMBERS and self.size > _HEADER_MAX):
             raise tarfile.ReadError("it has a header that no bundle has")
         member: Self = super()._proc_member(archive)  # type: ignore[misc]
@@ -83,7 +83,7 @@ def _writing(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
 
 
 def unpack(archive: Path, into: Path) -> Path:
-    """Take an archive's files into an empty folder; gives the one that is the bundle.
+    """Take an archive's files into an empty folder; gives the bundle's folder.
 
     tarfile's own filter against members that lead elsewhere came with Python 3.11.4, and Debian 12 has 3.11.2. So
     nothing is extracted by tarfile: only files and folders with harmless names are accepted, and written here.
@@ -101,7 +101,7 @@ def unpack(archive: Path, into: Path) -> Path:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[IO[bytes]]:
-    # Without a buffer, zstd begins where the file is really at.
+    # Without a buffer, zstd begins at the file's real position.
     with path.open("rb", buffering=0) as file:
         if file.read(4) != b"\x28\xb5\x2f\xfd":
             file.seek(0)
@@ -111,7 +111,7 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
         with _zstd(_DECOMPRESS, stdin=file, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None  # noqa: S101  (PIPE was asked for)
             yield process.stdout
-            # What follows the end of the tar is part of the file too: damage in it must show.
+            # The bytes after the end of the tar are part of the file too: damage in them must show.
             while process.stdout.read(_CHUNK):
                 pass
 
@@ -120,7 +120,7 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
 def _zstd(
     arguments: tuple[str, ...], *, stdin: IO[bytes] | int, stdout: IO[bytes] | int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """zstd at work; it must end well, unless what is around it failed already."""
+    """zstd at work; it must end well, unless the code around it failed already."""
     words = [find_tool("zstd", package="zstd"), *arguments]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(words, stdin=stdin, stdout=stdout, stderr=errors)

@@ -1,10 +1,10 @@
 """The contents of a bundle: its records `bundle.json` and `expected.json`, its file names, and `SHA256SUMS`.
 
 The records hold every parameter of a guest as a plain value. The lab that replays a bundle builds QEMU's arguments
-from them, and never runs a command from a file that somebody sent.
+from them, and never runs a command from a received file.
 
-`SHA256SUMS` finds damage, not forgery: whoever changes a file can change its sum. `sha256sum -c SHA256SUMS` checks it
-without the lab.
+`SHA256SUMS` finds damage, not forgery: a person who changes a file can change its sum. `sha256sum -c SHA256SUMS` checks
+it without the lab.
 """
 
 from __future__ import annotations

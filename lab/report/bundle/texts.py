@@ -31,7 +31,7 @@ BUILD = f"{' '.join(BUILD_ARGV)} -o libcost.so plugin/*.c -ldl"
 def render(
     bundle: Bundle, parameters: ExactMachine, instruments: dict[str, Instrument], folder: Path, qemu: str
 ) -> str:
-    """The script. instruments: the cost model by workload, where one is run. qemu: the version measured with."""
+    """The script. instruments: the cost model by workload, if one runs. qemu: the version measured with."""
     boots = []
     for boot in bundle.boots:
         guest = contents.guest_of(boot, _QEMU, parameters, instruments.get(boot.workload))

@@ -1,6 +1,6 @@
 """Writes the bundle of a stored comparison: kernels, roots, jobs, numbers, and the source of all of them.
 
-It measures nothing. It makes the guests' files again and proves them equal to those that were measured, by the
+It measures nothing. It makes the guests' files again and proves them equal to the measured ones, by the
 fingerprint, the kernels' keys and QEMU's recorded arguments.
 """
 
@@ -45,7 +45,7 @@ NAME = "SOURCE.txt"
 
 
 def describe(kernel: Kernel, booted: Path) -> None:
-    """Write beside a kernel all that a rebuild needs besides the published source: patch, kconfig, compiler."""
+    """Write beside a kernel all needs of a rebuild except the published source: patch, kconfig, compiler."""
     folder = booted.parent
     lines = [*kernel.spec.source.provenance(folder), *_build(kernel, folder)]
     head = [f"Linux {kernel.release}, as {booted.name}", f"sha256 {records.file_digest(booted)}", ""]
@@ -129,7 +129,7 @@ def _plan(report: StoredComparison) -> Plan:
 
 
 def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> list[_Part]:
-    # The measurement's QEMU, whatever is installed by now: it does not run here.
+    # The measurement's QEMU, not the installed one: it does not run here.
     then = Qemu(path=plan.qemu, version=report.raw.environment.qemu, numbers=(0, 0))
     measurement = Measurement.of(plan, scratch, plan.base.spec, then)
     arms = measurement.arms(plan.planned, work)
@@ -179,7 +179,7 @@ def _but_library(argv: Sequence[str]) -> list[str]:
 
 
 def _library(argv: Sequence[str]) -> str:
-    """The plugin's path in QEMU's arguments, as it is written there; empty without a plugin."""
+    """The plugin's path in QEMU's arguments; empty without a plugin."""
     return argv[argv.index("-plugin") + 1].partition(",out=")[0] if "-plugin" in argv else ""
 
 
