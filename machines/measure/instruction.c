@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Single instructions. Most are measured among plain ones, as `among_NAME`, and cost what they add to `among_nothing`:
+ * Single instructions. Most are measured among plain ones, as `among_NAME`, and cost their addition to `among_nothing`:
  * an atomic operation or a fence waits for the loads and stores around it, and back to back there would be none.
  */
 #include "measure.h"
@@ -56,7 +56,7 @@ AMONG(vector, "movups 64(%[p]), %%xmm0\n\tmovups %%xmm0, 384(%[p])\n\t")
 AMONG(taken_branch, "jmp 2f\n\t.p2align 4\n2:\n\t")
 AMONG(indirect_branch, "lea 2f(%%rip), %%rax\n\tjmp *%%rax\n\t.p2align 4\n2:\n\t")
 AMONG(call, "call 2f\n\tjmp 3f\n\t.p2align 4\n2:\n\tret\n3:\n\t")
-/* As kernels do it: speculation stays in the loop, and the return goes where the stack says. */
+/* As kernels do it: speculation stays in the loop, and the return goes to the stack's address. */
 AMONG(retpoline, "lea 4f(%%rip), %%rax\n\tcall 3f\n2:\n\tpause\n\tlfence\n\tjmp 2b\n3:\n\t"
 		 "mov %%rax, (%%rsp)\n\tret\n4:\n\t")
 AMONG(rdtsc, "rdtsc\n\t")
@@ -67,7 +67,7 @@ LOOP(cpuid, "xor %%eax, %%eax\n\tcpuid\n\t")
 LOOP(lock_add, "lock add %[one], (%[p])\n\t")
 LOOP(load_add_store, "add %[one], (%[p])\n\t")
 LOOP(pause_loop, "pause\n\t")
-/* Dividends of 40 bits, of which each waits for the last quotient; the addition takes a cycle of its own. */
+/* Dividends of 40 bits, each waiting for the last quotient; the addition takes a cycle of its own. */
 LOOP(division, "xor %%edx, %%edx\n\tdiv %[seven]\n\tadd %[large], %%rax\n\t")
 
 /* The registers that programs use everywhere: x87, SSE and AVX. */

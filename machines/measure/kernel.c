@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What the kernel of this host does for a program: system calls, page faults, switches between two processes. */
+/* Work of this host's kernel for a program: system calls, page faults, switches between two processes. */
 #include "measure.h"
 #include "sample.h"
 
@@ -28,7 +28,7 @@ static void getppid_syscall(uint64_t count, void *context)
 		syscall(SYS_getppid);
 }
 
-/* Touch pages that are not mapped, and unmap them again: `drop` alone tells what the latter costs. */
+/* Touch pages that are not mapped, and unmap them again: `drop` alone has the cost of unmapping. */
 static void faults(uint64_t count, void *context)
 {
 	char *pages = context;

@@ -17,7 +17,7 @@
 
 enum {
 	ROUNDS = 3,
-	MORE_ROUNDS = 3,	/* of what was disturbed in all others */
+	MORE_ROUNDS = 3,	/* of values that were disturbed in all others */
 };
 
 static void pin(int cpu)

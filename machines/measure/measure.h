@@ -12,7 +12,7 @@
 #define HUGE_PAGE (2 * MIB)
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Huge pages where they can be had; NULL if there is no memory. */
+/* Huge pages if they are available; NULL if there is no memory. */
 extern char *arena;
 extern uint64_t arena_bytes;
 

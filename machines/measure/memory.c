@@ -64,8 +64,8 @@ static uint32_t *shuffled(uint64_t count)
 }
 
 /*
- * A place in the i-th of several pages. Over all pages, the places use all sets of a cache alike, and of a TLB also
- * where a hypervisor maps a huge page by small ones.
+ * A place in the i-th of several pages. Over all pages, the places use all sets of a cache alike, and of a TLB also if
+ * a hypervisor maps a huge page by small ones.
  */
 static char *place(char *base, uint64_t i, uint64_t stride)
 {
@@ -85,7 +85,7 @@ static void lay(char *base, uint64_t count, uint64_t stride)
 		free(order);
 		return;
 	}
-	/* The period is full where count is a power of two, the factor is 1 modulo 4, and the addend is odd. */
+	/* The period is full if count is a power of two, the factor is 1 modulo 4, and the addend is odd. */
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t next = (i * 0x5851f42d4c957f2d + 0x14057b7ef767814f) & (count - 1);
 
@@ -95,7 +95,7 @@ static void lay(char *base, uint64_t count, uint64_t stride)
 
 /*
  * A cycle that stays in a neighbourhood of 64 small pages until it has seen all of it, so that hardly any hop misses a
- * TLB, whatever the size of pages. Returns places far from each other on it.
+ * TLB, with any size of pages. Returns places far from each other on it.
  */
 static void lay_near(char *base, uint64_t bytes, void **starts)
 {
@@ -389,7 +389,7 @@ static void chase_only(uint64_t count, void *context)
 		chase(flush->number / 8, &flush->walk);
 }
 
-/* A chain through two numbers of pages, with and without the flush of another: what it costs by the page. */
+/* A chain through two numbers of pages, with and without the flush of another: its cost by the page. */
 static void measure_flush(char *pages)
 {
 	static const uint64_t numbers[] = { 64, 256 };
@@ -404,7 +404,7 @@ static void measure_flush(char *pages)
 	}
 }
 
-/* Anonymous memory, aligned to huge pages; NULL where there is none. */
+/* Anonymous memory, aligned to huge pages; NULL if there is none. */
 static char *map(uint64_t bytes, int advice)
 {
 	char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -483,7 +483,7 @@ void measure_memory(void)
 	measure_chains(arena, arena_bytes);
 	measure_apart(arena, arena_bytes);
 	measure_stream(arena, arena_bytes);
-	/* Other pages in each round: what a walk costs depends on where they and their tables happen to lie. */
+	/* Other pages in each round: the cost of a walk depends on the places of pages and tables. */
 	small_pages = map(MOST_SMALL_PAGES * SMALL_PAGE, MADV_NOHUGEPAGE);
 	if (!small_pages) {
 		missing("tlb_4k", "no memory to measure in");

@@ -3,7 +3,7 @@
  * Plain code as a kernel has it: short functions that look up an object in a hash table, walk and change lists and a
  * tree, count references, search a bitmap and write a number as text. All data is in the nearest cache.
  *
- * What a mispredicted return costs among such code is what it adds to it.
+ * The cost of a mispredicted return among such code is its addition to it.
  *
  * The number of its instructions comes from running it once in single steps.
  */
@@ -140,7 +140,7 @@ static NOINLINE void use(struct object *object, int slot)
 
 enum { PLACES = 5 };	/* between the steps of an operation */
 
-/* A return to elsewhere than behind its call, as those that spec_rstack_overflow makes. */
+/* A return to elsewhere than behind its call, as spec_rstack_overflow makes them. */
 static NOINLINE __attribute__((naked)) void redirect(void)
 {
 	asm("call 1f\n\t"
@@ -243,7 +243,7 @@ void prepare_mix(void)
 {
 	fill();
 	mix(4, NULL);
-	/* What is around the loop counts once in each. */
+	/* The code around the loop counts once in each. */
 	fact_number("mix_places", PLACES * OBJECTS);
 	fact_number("mix_instructions", count_instructions(2) - count_instructions(1));
 }

@@ -5,8 +5,8 @@
  *
  * A sample is thrown away if the kernel took the CPU away from it, or if the two chains differ: then the clock changed
  * in between, or the hypervisor ran something else. Another thread on the same core leaves a chain nearly alone, but
- * not additions that could all run at a time: where fewer of them fit into a cycle than at other times, more samples
- * are taken for a while, and whoever reads them chooses.
+ * not additions that could all run at a time: if fewer of them fit into a cycle than usual, more samples are taken for
+ * a while, and their reader chooses.
  */
 #include "chain.h"
 #include "sample.h"
@@ -53,7 +53,7 @@ static double between_ns(uint64_t first, uint64_t second)
 	return ns > 1 ? ns : 1;
 }
 
-/* Part of every interval: tens of nanoseconds, or a thousand where the clock is not the CPU's own. */
+/* Part of every interval: tens of nanoseconds, or a thousand if the clock is not the CPU's own. */
 static void time_clock(void)
 {
 	uint64_t least = UINT64_MAX;
@@ -76,7 +76,7 @@ static long preemptions(void)
 	return usage.ru_nivcsw;
 }
 
-/* Let the clock rise to where it stays under load. */
+/* Let the clock rise to its rate under load. */
 void clock_settle(void)
 {
 	uint64_t end;

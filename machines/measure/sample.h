@@ -21,7 +21,7 @@ struct bench {
 };
 
 extern bool quick;
-extern bool only_disturbed;	/* measure what has too few undisturbed samples so far */
+extern bool only_disturbed;	/* measure values with too few undisturbed samples so far */
 
 void clock_settle(void);
 bool is_wanted(const char *name, uint64_t x);

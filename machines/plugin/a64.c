@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SLOT		128		/* bytes, of 16 in a table */
-#define SKIPPED		12		/* what precedes the room in a slot for code that ran in user mode */
+#define SKIPPED		12		/* a slot's part before the room, for code of user mode */
 
 #define MARK		0xd2e8401f	/* movz xzr, #0x42CODE, lsl #48: see workloads/include/lab/arch */
 #define MARK_CODE	0x00001fe0
@@ -24,7 +24,7 @@
 #define OPERAND		0x0000001f	/* Rt of a system instruction */
 #define ENTER_SPACE	0xd5182020	/* msr ttbr1_el1, xN */
 #define LEAVE_SPACE	0xd5382020	/* mrs xN, ttbr1_el1 */
-#define TLBI_WHAT	0x000700e0	/* op1: the level of exceptions; op2: what is flushed */
+#define TLBI_WHAT	0x000700e0	/* op1: the level of exceptions; op2: the flushed entries */
 #define TLBI_SPACE	0x00000040	/* aside1, aside1is */
 #define TLBI_PAGES	0x00000020	/* vae1 and all others that name an address: op2 is odd */
 #define LOAD		0xf9400000	/* ldr xN, [xM, #imm] */
@@ -167,9 +167,9 @@ static void watch_name(struct qemu_plugin_insn *load)
 }
 
 /*
- * The number of a space that is entered is loaded first of all behind the old
- * one (cpu_do_switch_mm() in arch/arm64/mm/context.c), that of one that is
- * flushed last of all before the flush (flush_tlb_mm() in
+ * The number of an entered space is loaded first of all behind the old one
+ * (cpu_do_switch_mm() in arch/arm64/mm/context.c), the number of a flushed
+ * space last of all before the flush (flush_tlb_mm() in
  * arch/arm64/include/asm/tlbflush.h).
  */
 void a64_watch_spaces(struct qemu_plugin_tb *tb, size_t count)

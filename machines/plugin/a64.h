@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Recognising the few A64 instructions that are treated apart. What a kernel does by them is in context.c. */
+/* Recognising the few A64 instructions that are treated apart. context.c has their meaning in a kernel. */
 #ifndef LAB_A64_H
 #define LAB_A64_H
 

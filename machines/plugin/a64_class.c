@@ -113,7 +113,7 @@ static enum class system_class(uint32_t word)
 	return reads ? read_class(FIELD(word, 5, 16)) : write_class(FIELD(word, 5, 16));
 }
 
-/* By a register. Those that authenticate their pointer are among them. */
+/* By a register. Branches that authenticate their pointer are among them. */
 static enum class branch_class(uint32_t word)
 {
 	switch (FIELD(word, 21, 4)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Memory accesses, and string instructions. What misses stalls for as long as
- * the machine's file says. An access that crosses a line or a page counts where
- * it begins.
+ * Memory accesses, and string instructions. A miss stalls for as long as the
+ * machine's file says. An access that crosses a line or a page counts where it
+ * begins.
  */
 #include "access.h"
 #include "total.h"
@@ -39,7 +39,7 @@ static enum level line_level(struct vcpu *vcpu, uint64_t line, enum mode mode, b
 	return beyond_l2(vcpu, line, mode, string);
 }
 
-/* What the page walker fetches goes the same way, and is no load of the program's. */
+/* A fetch of the page walker goes the same way, and is not a load of the program's. */
 enum level walker_level(struct vcpu *vcpu, uint64_t line)
 {
 	if (cache_use(&vcpu->l1d, line))
@@ -110,7 +110,7 @@ static uint64_t bytes_of(enum mode mode)
 	return counters_sum(&totals, total_at(mode, TOTAL_BYTES));
 }
 
-/* What was moved since the last look goes to the block that began the string. */
+/* The bytes moved since the last look go to the block that began the string. */
 static void settle(enum mode mode)
 {
 	uint64_t now = bytes_of(mode), bytes = now - account->settled[mode];
@@ -143,7 +143,7 @@ static void take_line(struct vcpu *vcpu, uint64_t where, const struct site *site
 		charge(site->block, level == LEVEL_MEMORY ? CHARGE_MEMORY_LINE : CHARGE_LINE);
 }
 
-/* Without caches: half of L2 has the pages that strings went through last. What is in it costs nothing more. */
+/* Without caches: half of L2 has the pages that strings went through last. Pages in it cost nothing more. */
 static void take_page(struct vcpu *vcpu, uint64_t where, uint64_t bytes, const struct site *site)
 {
 	uint64_t lines = (bytes + LINE - 1) / LINE;
@@ -170,7 +170,7 @@ static void take_range(struct access *access, uint64_t end)
 	}
 }
 
-/* Before anything that could miss what the string has brought, and before the next string. */
+/* Before any access that could miss the lines that the string has brought, and before the next string. */
 void run_look_up(struct vcpu *vcpu)
 {
 	struct run run = vcpu->run;
@@ -195,7 +195,7 @@ void strings_finish(void)
 	settle(MODE_KERNEL);
 }
 
-/* What it has done so far is looked up as if it were all. */
+/* Its work so far is looked up as if it were all. */
 struct strings strings_interrupt(const struct vcpu *vcpu)
 {
 	struct strings strings = { vcpu->run, { account->mover[MODE_USER], account->mover[MODE_KERNEL] } };
@@ -226,7 +226,7 @@ void on_string(unsigned int vcpu, void *string_site)
 	if (!measuring)
 		return;
 	run_finish(vcpu_of(vcpu));
-	/* The rest of one that was interrupted before the window began, if any, has no other place. */
+	/* The rest of a string that was interrupted before the window began has no other place. */
 	if (!account->mover[mode])
 		account->mover[mode] = at->site->block;
 	settle(mode);
@@ -264,7 +264,7 @@ void on_string_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
 		take_string(vcpu, info, address, string_site);
 }
 
-/* One that is jumped to leads its block from its first iteration on: it begins wherever it does not go on. */
+/* A jump's target leads its block from its first iteration on: it begins wherever it does not continue. */
 void on_leading_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *string_site)
 {
 	struct string_site *at = string_site;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What happens at a memory access: the callbacks of generated code. */
+/* Memory accesses: the callbacks of generated code. */
 #ifndef LAB_ACCESS_H
 #define LAB_ACCESS_H
 
@@ -9,9 +9,9 @@
 /* A string instruction in a block. */
 struct string_site {
 	const struct site *site;
-	bool stores;		/* else what it reads is what is counted */
+	bool stores;		/* else its reads count */
 	uint8_t size;
-	uint64_t next;		/* of one that is jumped to: where its last iteration would go on */
+	uint64_t next;		/* of a jump's target: where its last iteration would continue */
 };
 
 void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site);
@@ -24,7 +24,7 @@ void on_leading_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t a
 void strings_begin(void);
 void strings_finish(void);
 
-/* A string instruction that something interrupts, to go on with after it. */
+/* A string instruction that something interrupts, to continue after it. */
 struct strings {
 	struct run run;
 	struct block *mover[NR_MODES];
@@ -41,7 +41,7 @@ static inline void run_finish(struct vcpu *vcpu)
 		run_look_up(vcpu);
 }
 
-/* Where the page walker finds a line. */
+/* The place where the page walker finds a line. */
 enum level walker_level(struct vcpu *vcpu, uint64_t line);
 
 #endif

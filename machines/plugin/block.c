@@ -11,7 +11,7 @@
 struct chunk {
 	struct chunk *next;
 	struct counters counters;
-	uint64_t *left;			/* what they were when something interrupted the program */
+	uint64_t *left;			/* their values when something interrupted the program */
 	uint32_t used;
 	struct block blocks[CHUNK];
 };
@@ -62,8 +62,8 @@ static struct block *new_block(uint64_t start, uint32_t length, uint64_t code)
 
 /*
  * One block for the same code at the same place. Programs without address
- * randomisation lie at the same addresses; only the one that is measured runs
- * in its window.
+ * randomisation lie at the same addresses; only the measured one runs in its
+ * window.
  */
 struct block *block_get(uint64_t start, uint32_t length, uint64_t code)
 {
@@ -106,7 +106,7 @@ void blocks_set_aside(void)
 		counters_copy(&chunk->counters, chunk->left);
 }
 
-/* Of those that were made since, nothing was left. */
+/* Blocks made since then had nothing left. */
 void blocks_go_on(void)
 {
 	aside = false;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Translated blocks: what the profile is made of.
+ * Translated blocks: the parts of the profile.
  *
- * Generated code counts executions (and in user blocks instructions) inline, all
- * the time; a measurement is the difference of two looks. Everything else is
- * charged to the block that causes it, only while measuring. The profile is the
- * program's: what interrupts it is set aside.
+ * Generated code counts executions (and in user blocks instructions) inline,
+ * all the time; a measurement is the difference of two looks. Everything else
+ * is charged to the block that causes it, only while measuring. The profile is
+ * the program's: interruptions are set aside.
  */
 #ifndef LAB_BLOCK_H
 #define LAB_BLOCK_H
@@ -17,11 +17,11 @@
 
 struct block;
 
-/* Where in a block an access comes from: a block can lie on two pages. */
+/* The place of an access in a block: a block can lie on two pages. */
 struct site {
 	struct block *block;
 	uint64_t page;
-	uint32_t mode;		/* of enum mode, beside what the fast path reads anyway */
+	uint32_t mode;		/* of enum mode, beside the fields that the fast path reads anyway */
 };
 
 enum leap {
@@ -51,7 +51,7 @@ struct block {
 	bool redirects;		/* has a return that goes elsewhere than predicted */
 	enum leap leap;		/* by its last instruction */
 	uint32_t printed;	/* its place in the profile of the last window that was written, from 1; 0: in none */
-	uint32_t weight;	/* those that count once per execution */
+	uint32_t weight;	/* the operations that count once per execution */
 	uint64_t classes;	/* of a kernel block: thousandths of cycles that its classes cost per execution */
 	struct site sites[2];
 	struct block *next;	/* of the same hash */
@@ -67,7 +67,7 @@ struct block {
 	struct line_site *lines;	/* in rounds: of each instruction, see line.h */
 };
 
-/* What a block did in the measurement, on the program's behalf. */
+/* The work of a block in the measurement, on the program's behalf. */
 struct work {
 	uint64_t executions;
 	uint64_t instructions;
@@ -77,7 +77,7 @@ struct work {
 struct block *block_get(uint64_t start, uint32_t length, uint64_t code);
 void blocks_begin(void);
 
-/* What is done in between is left out of every block's work. */
+/* Work in between is left out of every block's. */
 void blocks_set_aside(void);
 void blocks_go_on(void);
 extern bool aside;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Caches: what is not on the fast path. */
+/* Caches: the part off the fast path. */
 #include "cache.h"
 
 #include <stdlib.h>
 
-#define PAGE_LINES	64	/* a stream ends with its page, as the next page's frame is not known */
+#define PAGE_LINES	64	/* a stream ends with its page, because the next page's frame is not known */
 
 bool cache_make(struct cache *cache, const struct geometry *geometry)
 {

@@ -16,7 +16,7 @@
 
 #define LINE		64
 #define LINE_SHIFT	6
-#define HASH_SHIFT	11	/* lines of 128 KiB: where the index of the level before ends */
+#define HASH_SHIFT	11	/* lines of 128 KiB: the end of the previous level's index */
 
 struct cache {
 	uint32_t sets;

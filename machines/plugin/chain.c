@@ -23,7 +23,7 @@
 #define HASH_BITS	16
 #define FROM_USER	0	/* no code lies there */
 
-/* A call, with all that led to it. */
+/* A call, with all calls that led to it. */
 struct call {
 	uint32_t before;	/* its number, 0: none is known */
 	uint32_t next;		/* of the same hash */
@@ -40,7 +40,7 @@ struct execution {
 struct frame {
 	uint32_t call;
 	const struct block *site;
-	uint64_t back;		/* where it returns to */
+	uint64_t back;		/* the address that it returns to */
 };
 
 struct stack {

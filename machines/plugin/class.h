@@ -12,7 +12,7 @@ enum class {
 	CLASS_FENCE,		/* mfence, lfence, sfence; dmb */
 	CLASS_DIVISION,
 	CLASS_PAUSE,		/* and yield, wfe, wfi */
-	CLASS_INDIRECT,		/* jump or call to where a register or memory says */
+	CLASS_INDIRECT,		/* jump or call to an address in a register or in memory */
 	CLASS_RETURN,
 	CLASS_MISPREDICTION,	/* a return to elsewhere than behind its call: of retpolines and safe returns */
 	CLASS_INTERRUPT_FLAG,	/* cli, sti, popf; msr daifset and the like */
@@ -38,12 +38,12 @@ enum class {
 	CLASS_NONE = NR_CLASSES,
 };
 
-/* Of the output, and of the machine's file: plural where it counts. */
+/* Of the output, and of the machine's file: plural for counts. */
 extern const char *const class_costs[NR_CLASSES];
 extern const char *const class_counters[NR_CLASSES];
 
 /* An instruction behind its prefixes. locked, repeated: it has such a prefix. */
-/* One that changes where the return behind it goes to. */
+/* An instruction that changes the target of the return behind it. */
 bool redirects_return(const uint8_t *bytes, size_t size);
 
 enum class class_decode(const uint8_t *at, size_t left, bool locked, bool repeated);

@@ -2,29 +2,25 @@
 /*
  * Interrupts and tasks, without the kernel's symbols.
  *
- * An interrupt begins in a stub that pushes a byte (its vector, or -1) and
- * calls or jumps at once, which no compiler writes at the start of a block; it
- * ends in the iretq that finds what the stub pushed, or, if it came while the
- * program ran, in one that returns to the program. A task is known by the place
- * in its task_struct where __switch_to_asm keeps its stack pointer. It belongs
- * to the program once it has returned to user code, with all that it did since
- * it was switched to. A new task may have the place of one that is gone: its
- * stack has nothing on it but what copy_thread() put there, and
- * __switch_to_asm, which pops r15 before r14 as no compiler does, tells where
- * that is.
+ * An interrupt begins in a stub that pushes a byte (its vector, or -1) and calls or jumps at once, which no compiler
+ * writes at the start of a block; it ends in the iretq that finds the stub's byte, or, if it came while the program
+ * ran, in an iretq that returns to the program. A task is known by the place in its task_struct where __switch_to_asm
+ * keeps its stack pointer. It belongs to the program once it has returned to user code, with all its work since the
+ * switch to it. A new task may have the place of a dead one: its stack has nothing on it but the data of copy_thread(),
+ * and __switch_to_asm, which pops r15 before r14 as no compiler does, tells where these are.
  *
  * On other architectures (a64.c, rv64.c) an interrupt ends in the next return
- * from an exception (eret, sret) of its task, and a task is known by where its
- * registers are kept while another one runs. A return leads to user code if the
+ * from an exception (eret, sret) of its task, and a task is known by the place
+ * of its registers while another one runs. A return leads to user code if the
  * registers that it restored lay at the end of the task's stack (task_pt_regs()
  * in arch/.../include/asm/processor.h).
  *
- * An interrupt runs with interrupts off. What runs when it has allowed them is
- * what others left to do: softirqs, and the way to another task. Idle is the
- * task that halts.
+ * An interrupt runs with interrupts off. The code that runs once it has allowed
+ * them does the work that others left: softirqs, and the way to another task.
+ * Idle is the task that halts.
  *
- * What interrupts the program finds and leaves caches of its own: those of the
- * program are put back after it, so that when a tick comes does not matter.
+ * An interruption of the program finds and leaves caches of its own: the
+ * program's are put back after it, so that the time of a tick does not matter.
  */
 #include "context.h"
 #include "access.h"
@@ -34,25 +30,25 @@
 
 #include <string.h>
 
-#define ENTRY_STACKS	0xfffffe0000000000ULL	/* where the CPU puts its frame when it leaves user code */
+#define ENTRY_STACKS	0xfffffe0000000000ULL	/* the place of the CPU's frame when it leaves user code */
 #define ENTRY_STACKS_END 0xfffffe8000000000ULL
-#define FRAME		40			/* bytes: what an iretq reads, in five loads */
+#define FRAME		40			/* bytes that an iretq reads, in five loads */
 #define FRAME_LOADS	5
-#define FRED_PADDING	16			/* bytes above it, where the kernel supports FRED */
-#define STACK_STEP	16384			/* bytes: what the size of a task's stack is a multiple of */
+#define FRED_PADDING	16			/* bytes above it, if the kernel supports FRED */
+#define STACK_STEP	16384			/* bytes; the size of a task's stack is a multiple of it */
 #define NEW_STACK	(7 * 8 + 21 * 8)	/* bytes: struct fork_frame of arch/x86/include/asm/switch_to.h */
 #define NESTING		8			/* interrupts in interrupts; softirqs allow them */
 #define HASH_BITS	12
 
 struct task {
 	struct task *next;
-	uint64_t address;			/* of where its stack pointer is kept; 0: not known yet */
+	uint64_t address;			/* of its kept stack pointer; 0: not known yet */
 	bool user;
 	bool idle;
 	void *chain;				/* see chain.c */
 	uint32_t depth;
 	struct {
-		uint64_t pushed;		/* where the stub pushed its byte */
+		uint64_t pushed;		/* the place of the stub's byte */
 		bool allows;			/* other interrupts, by now */
 	} frames[NESTING];			/* of its interrupts */
 };
@@ -61,13 +57,13 @@ struct tally contexts[NR_CONTEXTS];
 struct tally unprofiled;
 uint64_t interruptions;
 
-/* What a vCPU executes now. Without rounds, all of it is the first one's. */
+/* The task that a vCPU executes now. Without rounds, all of it is the first one's. */
 struct flow {
 	struct task first;
 	struct task *current;
 	enum context context;
-	bool between;				/* operations of which the program marks the begin */
-	bool kept;				/* what the vCPU held when its program was interrupted */
+	bool between;				/* operations whose begin the program marks */
+	bool kept;				/* the state of the vCPU when its program was interrupted */
 	uint64_t interruptions;
 	struct tally spent[NR_CONTEXTS];	/* since the window began, up to `since` */
 	struct tally since;			/* when it began, or was settled last */
@@ -210,7 +206,7 @@ static enum context context_of(const struct task *task)
 	return flow->between ? CONTEXT_BETWEEN : CONTEXT_PROGRAM;
 }
 
-/* The profile is the program's. In rounds its counters are off meanwhile; else they go on, and are put right. */
+/* The profile is the program's. In rounds its counters are off during that; else they continue, and are put right. */
 static void set_aside(enum context next)
 {
 	if (rounds)
@@ -264,7 +260,7 @@ void context_operation(bool begins)
 	turn_to(context_of(flow->current));
 }
 
-/* Whoever sleeps in the middle of an operation waits for it. */
+/* A task that sleeps in the middle of an operation waits for it. */
 void context_slept(struct block *block, uint64_t millicycles)
 {
 	if (!measuring || !machine.between || flow->between || flow->context != CONTEXT_IDLE)
@@ -276,7 +272,7 @@ void context_slept(struct block *block, uint64_t millicycles)
 	aside = true;
 }
 
-/* What it did since it was switched to was on the program's behalf, too: it is a child's first time, for example. */
+/* Its work since the switch to it was on the program's behalf, too: it is a child's first time, for example. */
 static void becomes_program(struct task *task)
 {
 	if (task->user)
@@ -458,7 +454,7 @@ static struct task *find_task(uint64_t address)
 	return task;
 }
 
-/* Of the task that runs when watching begins, only this tells where it is. */
+/* Only this shows the place of the task that runs when watching begins. */
 static void on_leave_task(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *unused)
 {
 	struct task *task;

@@ -15,10 +15,10 @@
 enum context {
 	CONTEXT_PROGRAM,	/* every task that runs user code, and the kernel on its behalf */
 	CONTEXT_INTERRUPT,	/* with interrupts off: a tick's own work, for example */
-	CONTEXT_SOFTIRQ,	/* what an interrupt leaves to when they are on again, and how it has others run */
+	CONTEXT_SOFTIRQ,	/* the part of an interrupt after they are on again, and its switch to others */
 	CONTEXT_THREAD,		/* all but idle */
 	CONTEXT_IDLE,
-	CONTEXT_BETWEEN,	/* the program between its operations, where it marks their begin, and in rounds only */
+	CONTEXT_BETWEEN,	/* the program between its operations, if it marks their begin, and in rounds only */
 	NR_CONTEXTS,
 };
 
@@ -59,7 +59,7 @@ void context_watch(struct qemu_plugin_insn *insn, enum turn turn);
 /* The same for other architectures: a block with which an interrupt begins. */
 void context_watch_interrupt(struct qemu_plugin_tb *tb);
 
-/* The size of what is kept of a task when the kernel is entered, and where in it lies what TURN_FRAME restores. */
+/* The size of a task's kept registers when the kernel is entered, and the place in them that TURN_FRAME restores. */
 void context_set_frame(uint32_t size, uint32_t place);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Decoding only as far as needed. An instruction that is not known here is
- * plain and may access memory, which costs a little time and never a count.
+ * Decoding only as far as needed. An unknown instruction is plain and may
+ * access memory, which costs a little time and never a count.
  */
 #include "decode.h"
 

@@ -18,7 +18,7 @@ enum kind {
 	KIND_PLAIN,
 	KIND_MARK,		/* see workloads/include/lab/mark.h */
 	KIND_STRING,		/* with a rep prefix */
-	KIND_FLUSH_USER,	/* mov to cr3; invpcid, of which only the operand says what it does */
+	KIND_FLUSH_USER,	/* mov to cr3; invpcid, whose operand alone says what it flushes */
 	KIND_FLUSH_ALL,		/* mov to cr4 */
 	KIND_FLUSH_PAGE,	/* invlpg */
 	KIND_ENTER_SPACE,	/* msr ttbr1_el1: the number of the next address space is in it */
@@ -28,7 +28,7 @@ enum kind {
 	NR_KINDS,
 };
 
-/* What an instruction does to memory, if it does anything, and if that is known. */
+/* The memory access of an instruction, if there is one and it is known. */
 enum direction {
 	DIRECTION_ANY,
 	DIRECTION_LOADS,
@@ -43,7 +43,7 @@ struct decoded {
 	bool stores;		/* string: writes, whether or not it reads as well */
 	uint8_t size;		/* string: of an element */
 	bool chases;		/* loads into a register that its address is made of */
-	bool calls;		/* pushes where to return to */
+	bool calls;		/* pushes a return address */
 	bool variable;		/* by gs or without a register: in the kernel, this CPU's variables and its own */
 	enum direction direction;
 	struct operand operand;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Instruction fetch. As long as branches are predicted, fetch runs ahead of
- * execution, and a line that comes from L2 is there in time. It is not where
- * fetch begins anew: behind a return that could not be predicted, and where the
- * kernel is entered or left. There the core waits for each missing line, until
- * fetch is ahead again.
+ * Instruction fetch. While branches are predicted, fetch runs ahead of
+ * execution, and a line that comes from L2 is there in time. It is late if
+ * fetch begins again: behind a return that could not be predicted, and at
+ * entries to and exits from the kernel. There the core waits for each missing
+ * line, until fetch is ahead again.
  *
- * Code is looked up by virtual address, and taken to be in L2 where it is not
- * in L1i.
+ * Code is looked up by virtual address, and taken to be in L2 if it is not in
+ * L1i.
  */
 #include "fetch.h"
 #include "vcpu.h"

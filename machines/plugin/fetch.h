@@ -7,7 +7,7 @@
 void on_block(unsigned int vcpu, void *block);
 
 /*
- * Where returns are made in a thunk (ITS), so are those of retpolines: one block
+ * If returns are made in a thunk (ITS), so are those of retpolines: one block
  * ends in a jump there, which is the data, and the next is the return.
  */
 void on_redirection(unsigned int vcpu, void *target);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Locks and how long they are held: from the last access of a line by a function that takes locks to the store by one
- * that releases them. Which functions these are, the lab says by their addresses.
+ * Locks and how long they are held: from the last access of a line by a function that takes locks to the store by a
+ * function that releases them. The lab gives these functions by their addresses.
  */
 #ifndef LAB_HOLD_H
 #define LAB_HOLD_H

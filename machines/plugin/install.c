@@ -2,9 +2,9 @@
 /*
  * The cost plugin: counters and modelled cycles for a guest without a PMU.
  *
- * At translation each block gets what it needs to be counted, by as little code
- * as possible: most guest time is spent outside a measurement, where every
- * callback must be over at once.
+ * At translation each block gets its counters, by as little code as possible:
+ * most guest time is spent outside a measurement, where every callback must be
+ * over at once.
  */
 #include "a64.h"
 #include "access.h"
@@ -49,7 +49,7 @@ struct guest {
 	uint32_t counted, modelled;	/* classes that are told apart, one bit each, without a model and with one */
 	struct layout layout;
 	struct decoded (*decode)(const uint8_t *bytes, size_t size);
-	bool flagged;			/* what allows and forbids interrupts can be told */
+	bool flagged;			/* the instructions that allow and forbid interrupts are known */
 	void (*watch_interrupt)(struct qemu_plugin_tb *tb, size_t count);
 	void (*watch_spaces)(struct qemu_plugin_tb *tb, size_t count);
 };
@@ -123,7 +123,7 @@ static void watch_string(const struct step *step)
 		*seen_slot(step->address) = step->address;
 	if (iterates(step))
 		return;
-	/* As long as generated code may call with it: for ever. */
+	/* While generated code may call with it: for ever. */
 	at = memory_get(1, sizeof(*at));
 	*at = (struct string_site){ step->site, step->decoded.stores, step->decoded.size, 0 };
 	if (!step->leads)
@@ -133,22 +133,21 @@ static void watch_string(const struct step *step)
 }
 
 /*
- * What a block accesses near an earlier access, by the same register, is nearly
- * always on the same page, so for the TLBs it is enough to have looked at the
- * first. Caches need them all.
+ * A block's access near an earlier one, by the same register, is nearly always
+ * on the same page, so for the TLBs it is enough to have looked at the first.
+ * Caches need them all.
  */
 struct bases {
 	const struct site *site;
 	bool looked;			/* at anything on this site */
 	uint16_t known;			/* registers, one bit each */
-	int32_t near[16];		/* where the one that was looked at lay */
+	int32_t near[16];		/* the address of the access that was looked at */
 };
 
 /*
  * The kernel's stack, its variables of one CPU and those at an address of their
- * own, in the few huge pages of its image, are what no first level is ever
- * without. A call is looked at where nothing before it told which page of code
- * this is.
+ * own, in the few huge pages of its image, are always in the first level. A
+ * call is looked at if nothing before it showed which page of code this is.
  */
 static bool always_there(const struct bases *bases, const struct step *step)
 {
@@ -282,8 +281,8 @@ static uint64_t class_cycles(const struct weight *weight)
 
 /*
  * A block that a fault leaves in the middle is entered again in the middle, so
- * what is counted at its start would be counted twice. In user code, where that
- * is usual, counting is done in pieces: the instruction that may fault, and all
+ * counts at its start would be counted twice. In user code, where that is
+ * usual, counting is done in pieces: the instruction that may fault, and all
  * before the next such, are counted when it is over.
  */
 struct pieces {
@@ -393,7 +392,7 @@ static void watch_thunk(struct qemu_plugin_tb *tb, struct block *block, const st
 						     (void *)(uintptr_t)target);
 }
 
-/* What several vCPUs do to each other: a vCPU spins, halts, or wants a line that another one has. */
+/* The effects of vCPUs on each other: a vCPU spins, halts, or wants a line that another one has. */
 static void watch_meeting(const struct step *step, size_t index)
 {
 	if (step->decoded.class == CLASS_PAUSE)

@@ -5,12 +5,12 @@
  * Kernels forbid interrupts by cli, and the CPU does when it enters the kernel:
  * every gate of Linux is an interrupt gate, and IF is in the mask of system
  * calls (idt_setup_*() and syscall_init() in arch/x86/kernel). sti and sysret
- * allow them, and iret and popf restore what is on the stack, which QEMU is
- * asked for. Where the kernel is entered is known by instructions that no
- * compiler writes: cld at the start of a block, or swapgs before the stack
- * pointer is kept.
+ * allow them, and iret and popf restore what is on the stack, which the plugin
+ * reads from QEMU. Entries to the kernel show by instructions that no compiler
+ * writes: cld at the start of a block, or swapgs before the stack pointer is
+ * kept.
  *
- * What is counted when a block of the kernel's begins is taken back as far as
+ * The count at the begin of a block of the kernel's is taken back as far as
  * it is behind the instruction.
  */
 #include "irqs_off.h"
@@ -168,7 +168,7 @@ void irqs_off_watch(struct qemu_plugin_insn *insn, enum turn turn, const struct 
 
 	if (turn != TURN_FORBID && turn != TURN_ALLOW && turn != TURN_FLAGS && turn != TURN_IRET && turn != TURN_SYSRET)
 		return;
-	/* As long as generated code may call with it: for ever. */
+	/* While generated code may call with it: for ever. */
 	site = memory_get(1, sizeof(*site));
 	*site = (struct flag_site){ qemu_plugin_insn_vaddr(insn), block, instructions, classes };
 	switch (turn) {

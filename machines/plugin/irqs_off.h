@@ -15,7 +15,7 @@
 struct span {
 	uint64_t millicycles;
 	uint64_t instructions;
-	uint64_t begin;		/* address of the instruction that forbids them, or where the kernel was entered */
+	uint64_t begin;		/* address of the instruction that forbids them, or of the entry to the kernel */
 	uint64_t end;		/* address of the instruction that allows them */
 };
 
@@ -25,8 +25,8 @@ extern bool irqs_off_known;
 void irqs_off_begin(void);		/* a window */
 
 /*
- * At translation of the kernel's code, before anything is counted. instructions, classes: what the block has up to the
- * end of the instruction.
+ * At translation of the kernel's code, before anything is counted. instructions, classes: the block's up to the end of
+ * the instruction.
  */
 void irqs_off_watch_block(struct qemu_plugin_tb *tb, size_t count);
 void irqs_off_watch(struct qemu_plugin_insn *insn, enum turn turn, const struct block *block, uint32_t instructions,

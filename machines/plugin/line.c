@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Lines that only one vCPU has ever had cost nothing here: that is for the caches. The directory has a place for
- * each line of the memory that is used; where a set of them is full, the line unused longest goes, and nobody has it.
+ * each line of the memory that is used; if a set of them is full, the line unused longest goes, and no vCPU has it.
  *
- * The first move of a line in a window is neither counted nor charged: it is
- * what went before. A page that another vCPU had freed is no meeting.
+ * The first move of a line in a window is neither counted nor charged: its
+ * cause came before. A page that another vCPU had freed is no meeting.
  */
 #include "line.h"
 #include "cache.h"
@@ -29,13 +29,13 @@ struct use {
 	uint64_t pc;
 	struct use *next;
 	uint64_t moves[2];		/* by loads, by stores */
-	uint64_t essential;		/* of them: the vCPU then used what another one had written */
+	uint64_t essential;		/* of them: the vCPU then used another one's writes */
 	uint64_t atomics;
 	uint32_t vcpus;			/* one bit each */
 	uint64_t bytes;			/* of the line, one bit each */
 };
 
-/* What is known of a line that has moved. */
+/* The facts about a line that has moved. */
 struct meeting {
 	struct line *line;
 	uint64_t number, address;
@@ -84,7 +84,7 @@ static struct line *find(uint64_t number)
 			set[way].used = uses_of_lines;
 			return &set[way];
 		}
-		/* As ages, so that the count may wrap. */
+		/* Compared as ages, so that the count may wrap. */
 		if (!set[way].number || uses_of_lines - set[way].used > uses_of_lines - oldest->used)
 			oldest = &set[way];
 		if (!set[way].number)
@@ -96,7 +96,7 @@ static struct line *find(uint64_t number)
 	return oldest;
 }
 
-/* The one remembered longest makes room, unless its line goes on moving in this window. */
+/* The one remembered longest makes room, unless its line continues to move in this window. */
 static struct meeting *meeting_of(struct line *line, uint64_t number)
 {
 	struct meeting *made;
@@ -121,7 +121,7 @@ static struct meeting *meeting_of(struct line *line, uint64_t number)
 	return made;
 }
 
-/* NULL where a window has more of them than are counted apart. */
+/* NULL if a window has more of them than are counted apart. */
 static struct use *use_of(struct meeting *meeting, const struct line_site *at, uint64_t bytes)
 {
 	struct use *use = meeting->uses;
@@ -165,7 +165,7 @@ static void move(struct meeting *meeting, const struct line_site *at, bool store
 	meeting->unproved[running] = use;
 }
 
-/* Whether what the last move brought is what the vCPU wanted, or only its neighbour. */
+/* True if the vCPU wanted the data that the last move brought, not only its neighbour. */
 static void prove(struct meeting *meeting, const struct line_site *at, uint64_t bytes)
 {
 	struct use *use = meeting->unproved[running];

@@ -4,7 +4,7 @@
  * have a line, and which one wrote it last. A store to a line that others have
  * moves it, and so does a load of one that another vCPU has written since this
  * one lost it. A move costs what the machine's file says, and a line is in one
- * place at a time: who wants it while it is on its way has to queue.
+ * place at a time: a vCPU that wants it while it is on its way has to queue.
  */
 #ifndef LAB_LINE_H
 #define LAB_LINE_H
@@ -26,13 +26,13 @@ struct line_site {
 /* At translation. */
 void line_watch(struct qemu_plugin_insn *insn, const struct site *site, size_t index, uint64_t pc, bool atomic);
 
-/* The hint of a loop that waits: for what it looked at last. */
+/* The hint of a loop that waits for the line that it read last. */
 void on_pause(unsigned int vcpu, void *site);
 
-/* A window begins: what was counted until now is forgotten, where lines are is not. */
+/* A window begins: the counts until now are forgotten, the places of lines are not. */
 void lines_begin(void);
 
-/* Those that moved in operations of the window, as a JSON array. */
+/* The lines that moved in operations of the window, as a JSON array. */
 void lines_put(FILE *file);
 
 #endif

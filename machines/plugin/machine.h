@@ -19,7 +19,7 @@ enum model {
 	MODEL_FULL,		/* and caches */
 };
 
-/* What a measurement is between. */
+/* The bounds of a measurement. */
 enum brackets {
 	BRACKETS_BOTH,		/* a case's, until the program in it opens a window of its own */
 	BRACKETS_WINDOW,	/* a program's own only */
@@ -33,7 +33,7 @@ struct geometry {
 	uint32_t ways;
 };
 
-/* Where a line comes from that is not in L1d. */
+/* The source of a line that is not in L1d. */
 enum level {
 	LEVEL_L2,
 	LEVEL_LLC,
@@ -48,7 +48,7 @@ struct costs {
 	uint64_t stlb;		/* first level missed, second level hit */
 	uint64_t walk_4k;	/* both missed: the walk, without the fetch of its last entry */
 	uint64_t walk_2m;
-	uint64_t walk_fetch;	/* that fetch, where no caches are modelled */
+	uint64_t walk_fetch;	/* that fetch, if no caches are modelled */
 	uint64_t l2;		/* L1d missed, L2 hit */
 	uint64_t llc;
 	uint64_t memory;
@@ -68,22 +68,22 @@ struct machine {
 	struct geometry dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
 	struct geometry l1i, l1d, l2, llc;	/* in lines */
 	uint32_t streams;
-	uint32_t flushes_all;	/* where a page is flushed: 1 if all pages are */
+	uint32_t flushes_all;	/* at the flush of a page: 1 if all pages are flushed */
 	struct costs costs;
 	const char *out;
 	uint32_t hold;		/* a socket that is told when the guest is up; 0: none */
-	uint32_t quantum;	/* cycles of a turn, where vCPUs take turns by their clocks; 0: they take QEMU's */
+	uint32_t quantum;	/* cycles of a turn, if vCPUs take turns by their clocks; 0: they take QEMU's */
 	uint64_t move;		/* cost of the move of a line */
 	/* Of the guest's kernel, see place.h; 0: not known. */
 	uint64_t slab_caches, percpu;	/* addresses */
 	uint64_t slab_cache, cache_name, cache_size, cache_list;	/* offsets of members */
 	uint64_t sections, section_size, section_map;	/* without VMEMMAP: address, bytes of a section's, offset in it */
-	uint32_t between;	/* 1 if programs mark where operations begin: what lies between two is left out */
+	uint32_t between;	/* 1 if programs mark the begin of operations: the time between two is left out */
 	uint32_t chains;	/* 1 if the profile has call chains, see chain.h */
 };
 
 /*
- * What is paid for beyond instructions and bytes. Each has one price, so that cycles can be summed up again at other
+ * The priced events beyond instructions and bytes. Each has one price, so that cycles can be summed up again at other
  * costs: lab/guests/costs.py knows these prices, too.
  */
 enum charge {
@@ -108,7 +108,7 @@ extern struct machine machine;
 extern uint64_t prices[NR_CHARGES];
 extern const char *const charge_names[NR_CHARGES];
 
-/* Per byte; where nothing is looked up, what strings go through is taken to come from memory. */
+/* Per byte; if nothing is looked up, the lines of strings count as coming from memory. */
 uint64_t string_byte_cost(void);
 
 bool machine_read(int argc, char **argv);

@@ -21,7 +21,7 @@ static void take(size_t count, size_t size)
 	}
 	fprintf(stderr, "cost plugin: the guest's operations and code take more than %lu MiB to count\n",
 		MEMORY_MAX >> 20);
-	/* In the middle of a translation: nothing of QEMU's can be called. */
+	/* In the middle of a translation: no function of QEMU can be called. */
 	_exit(EXIT_FAILURE);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Operands, decoded for one purpose: to know that an access is to the page of an
- * earlier one in its block. Whatever is not known here changes all registers.
+ * Operands, decoded for one purpose: to know that an access is to the page of
+ * an earlier one in its block. An unknown instruction changes all registers.
  *
  * push, pop, call and ret move the stack pointer by little, as does adding a
  * small constant to it: neither counts as changing it.

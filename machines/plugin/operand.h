@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Which register an access goes by, and which registers an instruction may change: as far as x86-64 is plain. */
+/* The register of an access, and the registers that an instruction may change, for plain x86-64 code. */
 #ifndef LAB_OPERAND_H
 #define LAB_OPERAND_H
 

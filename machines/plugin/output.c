@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * One line says what this is, then two per window: its counters, its profile.
+ * One line names the format, then two per window: its counters, its profile.
  * Nothing in it depends on time or host: equal runs give equal bytes.
  */
 #include "output.h"
@@ -61,7 +61,7 @@ void output_classes(uint32_t classes)
 	classes_there = classes;
 }
 
-/* Which counters a model has: those of a part that is not modelled are left out, not zero. */
+/* The counters of a model: those of an unmodelled part are left out, not zero. */
 static bool has(enum counter counter)
 {
 	if (counter == STRINGS)
@@ -93,7 +93,7 @@ static void put_event(const char *name, uint64_t count)
 	fresh = false;
 }
 
-/* What cycles are the sum of, by the names of their prices; what did not happen is left out. */
+/* The events that cycles are the sum of, by the names of their prices; events that did not happen are left out. */
 static void put_events(const struct spent *spent)
 {
 	fputc('{', file);
@@ -180,7 +180,7 @@ static bool same_events(const struct operation *one, const struct operation *oth
 	return !memcmp(&one->spent, &other->spent, sizeof(one->spent));
 }
 
-/* The events of an operation are printed once for it and all that follow with the same. */
+/* The events of an operation are printed once for it and all later ones with the same. */
 static void put_operations(const struct window *window)
 {
 	const struct operation *each = window->operations;
@@ -254,7 +254,7 @@ void output_window(const struct window *window, bool complete)
 	fflush(file);
 }
 
-/* The last line tells a whole output from one whose writer was killed or whose disk was full. */
+/* The last line shows that the writer was not killed and the disk not full. */
 void output_close(void)
 {
 	fputs("{\"t\":\"end\"}\n", file);

@@ -2,8 +2,8 @@
 /*
  * The guest's memory is read as its kernel sees it, without KASLR and with four levels of page tables. All struct pages
  * follow each other from VMEMMAP on; in a kernel without CONFIG_SPARSEMEM_VMEMMAP, those of a section do, and
- * mem_section has where (include/linux/mmzone.h). A page belongs to a slab if the word in the place of its cache is in
- * the kernel's list of caches, so no version's flags have to be known.
+ * mem_section has their place (include/linux/mmzone.h). A page belongs to a slab if the word in the place of its cache
+ * is in the kernel's list of caches, so no version's flags have to be known.
  */
 #include "place.h"
 #include "machine.h"
@@ -16,7 +16,7 @@
 
 #define VMEMMAP		0xffffea0000000000ULL
 #define PAGE_STRUCT	64		/* bytes */
-#define HEAD		8		/* where a struct page has its compound_head */
+#define HEAD		8		/* the place of compound_head in a struct page */
 #define SECTION_SHIFT	27		/* x86-64 */
 #define ROOT		4096		/* bytes of each table of sections that mem_section points to */
 #define SECTION_FLAGS	0x3fULL

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What lies at a place in the guest's memory, as its kernel knows: the slab cache of an object, the variables of a CPU. */
+/* The contents of a place in the guest's memory, by its kernel: the slab cache of an object, the variables of a CPU. */
 #ifndef LAB_PLACE_H
 #define LAB_PLACE_H
 
@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What the vCPU that runs has at a virtual address; false if it has nothing, or if this QEMU does not show it. */
+/* The memory of the running vCPU at a virtual address; false if it has nothing, or if this QEMU does not show it. */
 bool place_peek(uint64_t address, void *to, size_t length);
 
-/* By the guest's vCPU that runs. Each is a part of a JSON object, with a comma before it; nothing where it is not known. */
+/* By the guest's vCPU that runs. Each is a part of a JSON object, with a comma before it; nothing if unknown. */
 void place_put_slab(FILE *file, uint64_t physical);
 void place_put_cpus(FILE *file);
 

@@ -32,7 +32,7 @@ static bool find(void *function, const char *name)
 	return symbol != NULL;
 }
 
-/* QEMU refuses a plugin older than what it still supports, so claim the newest that is recognised. */
+/* QEMU refuses a plugin older than its oldest supported version, so claim the newest that is recognised. */
 __attribute__((constructor)) static void declare_version(void)
 {
 	static const struct {
@@ -84,7 +84,7 @@ size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *byte
 
 /*
  * With several vCPUs, QEMU 10.0 hands an inline counter's scaled vCPU number to
- * what follows it in the block. There, counting is done by callbacks instead.
+ * the operation behind it in the block. There, callbacks count instead.
  */
 static bool always_by_callback;
 

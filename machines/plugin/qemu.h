@@ -5,8 +5,8 @@
  * Version 1 (up to QEMU 8.x) adds inline to a plain pointer and shows the bytes
  * of an instruction by pointer; since version 2 inline operations go to
  * scoreboards, one element per vCPU; since version 3 the bytes are copied out.
- * What differs is looked up when the plugin is loaded, so that one binary runs
- * under all of them, and nothing of QEMU is needed to build it.
+ * The differences are looked up when the plugin is loaded, so that one binary
+ * runs under all of them, and the build needs nothing of QEMU.
  */
 #ifndef LAB_QEMU_H
 #define LAB_QEMU_H
@@ -46,8 +46,8 @@ enum {
 	QEMU_INLINE_ADD = 0,
 	QEMU_NO_REGISTERS = 0,
 	/*
-	 * Which accesses of an instruction. The two apart are mixed up in version 1 (reads give writes, and
-	 * writes give all), so of an instruction that does both, "one of two" gives one, whichever.
+	 * The kind of an instruction's accesses. The two apart are mixed up in version 1 (reads give writes, and
+	 * writes give all), so of an instruction that does both, "one of two" gives either.
 	 */
 	QEMU_ONE_OF_TWO = 1,
 	QEMU_ALL = 3,
@@ -78,7 +78,7 @@ struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, ui
 bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *address);
 uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *address);
 
-/* --- What differs, behind one face -------------------------------------- */
+/* --- The differences, behind one face ----------------------------------- */
 
 /* An array of 64-bit counters that generated code can add to. */
 struct counters {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * QEMU runs all vCPUs on one thread, in turn, and ends a turn where it is asked
- * to (cpu_exit): the next block looks for that at its head. So a turn ends
- * behind the block in which the clock reached the round's end, at the same
- * instruction in every run.
+ * QEMU runs all vCPUs on one thread, in turn, and ends a turn on request
+ * (cpu_exit): the next block looks for that at its head. So a turn ends behind
+ * the block in which the clock reached the round's end, at the same instruction
+ * in every run.
  *
- * Round robin gives each vCPU a block a round. One whose last block took longer
- * than its turn must not have it, or clocks run apart: it leaves at the head of
- * that block (cpu_loop_exit_restore), and nothing of it has run.
+ * Round robin gives each vCPU a block a round. A vCPU whose last block took
+ * longer than its turn must not have it, or clocks run apart: it leaves at the
+ * head of that block (cpu_loop_exit_restore), and nothing of it has run.
  *
  * None of this is in QEMU's plugin interface. Debian's builds export their own
  * functions, so they are found by name.
@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALONE	64	/* instructions that a vCPU may go on for after it was asked to leave, if others can run */
+#define ALONE	64	/* instructions that a vCPU may run after the request to leave, if others can run */
 
 static void *(*get_cpu)(int index);
 static void (*ask_to_leave)(void *cpu);
@@ -107,7 +107,7 @@ static void on_turn(unsigned int told, void *data)
 
 	if (!begun || vcpu != running) {
 		begin_turn(vcpu, block);
-		/* What it did in its last turn took longer than that: it has no turn until the others are as far. */
+		/* Its last turn took longer than that: it has no turn until the others are as far. */
 		if (account->clock >= round_end) {
 			ask_to_leave(cpus[vcpu]);
 			leave(cpus[vcpu], (uintptr_t)__builtin_return_address(0));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Rounds: vCPUs that take turns by the clocks of what they are modelled to do.
+ * Rounds: vCPUs that take turns by the clocks of their modelled work.
  *
  * In each round every vCPU runs until its clock is at the round's end, which is
  * a quantum after that of the round before. So none is ahead of another by much
- * more than a quantum, and they meet at lines and locks as CPUs do that run at
+ * more than a quantum, and they meet at lines and locks like CPUs that run at
  * once. The quantum should not be longer than the move of a line.
  */
 #ifndef LAB_ROUND_H
@@ -12,7 +12,7 @@
 
 #include "block.h"
 
-/* False, with a line on stderr, where QEMU does not export what rounds need, or there are too many vCPUs. */
+/* False, with a line on stderr, if QEMU does not export the needs of rounds, or there are too many vCPUs. */
 bool rounds_make(unsigned int count);
 
 /* At translation, before anything else of the block. */

@@ -63,7 +63,7 @@ static enum class class_of(uint32_t word)
 	return (word & SFENCE_MASK) == SFENCE ? CLASS_TLB_INVALIDATION : CLASS_NONE;
 }
 
-/* Of two bytes: all but arithmetic, jumps and branches, which are the second quadrant, access memory, or are taken to. */
+/* Of two bytes: all but arithmetic, jumps and branches, which are the second quadrant, count as memory accesses. */
 static void decode_compressed(struct decoded *decoded, uint16_t half)
 {
 	decoded->memory = (half & 3) != 1;

@@ -2,7 +2,7 @@
 /*
  * Numbers of address spaces are in registers that cannot be seen everywhere. The
  * kernel reads one from the mm_struct of its space just before it uses it
- * (ASID() in arch/arm64/include/asm/mmu.h), and where that lies names the space.
+ * (ASID() in arch/arm64/include/asm/mmu.h), and the address of that names the space.
  * A space whose mm_struct is freed is flushed before; the next one in its place
  * begins with nothing.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* TLBs: what is not on the fast path. */
+/* TLBs: the part off the fast path. */
 #include "tlb.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Translation look-aside buffers: set-associative, true LRU.
  *
  * An entry's key holds page number, page size and epoch. A flush begins a new
- * epoch: what is left of older ones never matches again, and is the first to go.
+ * epoch: entries of older ones never match again, and are the first to go.
  */
 #ifndef LAB_TLB_H
 #define LAB_TLB_H
@@ -38,7 +38,7 @@ struct tlb {
 	uint32_t ways;
 	struct entry *entries;
 	uint64_t uses;
-	struct entry *recent[TLB_RECENT];	/* where to look first; never NULL */
+	struct entry *recent[TLB_RECENT];	/* the first place to look; never NULL */
 };
 
 bool tlb_make(struct tlb *tlb, const struct geometry *geometry);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Looks at the totals. What lies between two of them was spent there. */
+/* Looks at the totals. The difference of two was spent between them. */
 #include "total.h"
 #include "access.h"
 

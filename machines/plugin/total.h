@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* All blocks together, counted inline beside each block's own, and what was looked up and charged beside that. */
+/* All blocks together, counted inline beside each block's own, with the look-ups and charges beside that. */
 #ifndef LAB_TOTAL_H
 #define LAB_TOTAL_H
 
@@ -24,7 +24,7 @@ enum total {
 struct spent {
 	uint64_t instructions;
 	uint64_t bytes;			/* moved by string instructions */
-	uint64_t iterations;		/* of them: what QEMU executes and the guest's clock counts */
+	uint64_t iterations;		/* of them: those that QEMU executes and the guest's clock counts */
 	uint64_t loads;
 	uint64_t stores;
 	uint64_t classes[NR_CLASSES];
@@ -45,7 +45,7 @@ static inline size_t total_at(enum mode mode, enum total total)
 
 void totals_make(void);
 
-/* All of what was executed up to now, in both modes; a string that is on its way is paid for later. */
+/* All executed work up to now, in both modes; a string that is on its way is paid for later. */
 struct moment {
 	uint64_t millicycles;
 	uint64_t instructions;
@@ -53,7 +53,7 @@ struct moment {
 
 struct moment moment_look(void);
 
-/* Of all that was executed since power-on (in rounds: by the vCPU whose turn it is), with what was modelled since the window began. */
+/* Of all work since power-on (in rounds: of the vCPU in turn), with the modelled part since the window began. */
 struct tally tally_look(void);
 void tally_add(struct tally *sum, const struct tally *from, const struct tally *to);
 uint64_t spent_cycles(const struct spent *spent);

@@ -53,7 +53,7 @@ static uint64_t *small_slot(struct vcpu *vcpu, uint64_t region)
 	return &vcpu->small[region % SMALL_SLOTS];
 }
 
-/* Not of the direct map: what does not lie in it as it should is the firmware's memory, a few pages. */
+/* Not of the direct map: only the firmware's memory, a few pages, lies otherwise in it. */
 static void remember_small(struct vcpu *vcpu, uint64_t address)
 {
 	uint64_t region = page_of(address, true);
@@ -142,7 +142,7 @@ static struct entry *find_second(const struct access *access, bool huge)
 	return tlb_put(first_level(&vcpu->dtlb_4k, &vcpu->dtlb_2m, huge), page, entry);
 }
 
-/* The line of the entry that a walk ends at. Where the page tables lie is not known, so it is made up. */
+/* The line of the entry that a walk ends at. The place of the page tables is not known, so it is made up. */
 static uint64_t walk_line(uint64_t page, bool huge)
 {
 	uint64_t table = ((page >> 9) * 2 + huge) * 0x9e3779b97f4a7c15ULL;
@@ -215,7 +215,7 @@ uint64_t translate_slowly(const struct access *access)
 }
 
 /*
- * Of an access that is over, QEMU no longer shows the physical address. If no
+ * After an access QEMU no longer shows its physical address. If no
  * entry has it, it is guessed, and put right by the next access that is seen:
  * it is as before the last flush, or else behind the page before.
  */

@@ -14,7 +14,7 @@ struct access {
 	uint64_t address;
 };
 
-/* Where it goes is device memory, which is not modelled. */
+/* It goes to device memory, which is not modelled. */
 #define NOWHERE	(~0ULL)
 
 uint64_t translate_slowly(const struct access *access);
@@ -92,7 +92,7 @@ static inline bool congruent(uint64_t address, uint64_t frame)
 	return !((address ^ frame) & ((1ULL << page_shift(address, true)) - 1));
 }
 
-/* Where a page that was used lately translates to; NOWHERE if it is another one, or in doubt. */
+/* The frame of a recently used page; NOWHERE if it is another one, or in doubt. */
 static inline uint64_t translate_small(struct vcpu *vcpu, uint64_t address, uint64_t epoch)
 {
 	uint64_t page = address >> PAGE_SHIFT;
@@ -117,7 +117,7 @@ static inline uint64_t translate_huge(struct vcpu *vcpu, uint64_t address, uint6
 }
 
 /*
- * The physical address of an access, charged for what finding it costs. Most of
+ * The physical address of an access, charged for the cost of finding it. Most of
  * the kernel's memory is in huge pages, so there those are tried first.
  */
 static inline uint64_t translate(const struct access *access)

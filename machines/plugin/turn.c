@@ -5,7 +5,7 @@
 
 static const struct {
 	enum turn turn;
-	uint8_t size;		/* of the whole instruction; 0: whatever follows belongs to it */
+	uint8_t size;		/* of the whole instruction; 0: any operand belongs to it */
 	uint8_t length;
 	uint8_t bytes[4];
 } known[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The instructions by which a kernel turns to something else, and those that lead to them. */
+/* The instructions by which a kernel turns to something else, and the instructions that lead to them. */
 #ifndef LAB_TURN_H
 #define LAB_TURN_H
 
@@ -21,7 +21,7 @@ enum turn {
 	TURN_SYSRET,
 	TURN_SWAPGS,
 	TURN_SAVE_STACK,	/* mov %rsp, %gs:PLACE */
-	TURN_FRAME,		/* a register is restored of which the place is known: ldr x30, [sp, #240]; ld sp, 16(sp) */
+	TURN_FRAME,		/* a register with a known place is restored: ldr x30, [sp, #240]; ld sp, 16(sp) */
 	TURN_ERET,		/* eret; sret */
 	TURN_LEAVE_TASK,	/* mov %rsp, OFFSET(%rdi); stp x29, x9, [x8], #16; sd ra, 0(a3) */
 	TURN_ENTER_TASK,	/* mov OFFSET(%rsi), %rsp; ldp x29, x9, [x8], #16; ld ra, 0(a4) */

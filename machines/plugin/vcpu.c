@@ -19,7 +19,7 @@ static struct account *accounts;	/* in rounds */
 bool rounds;
 unsigned int running;
 
-/* What a vCPU held when something interrupted its program. */
+/* The state of a vCPU when something interrupted its program. */
 static struct kept {
 	struct vcpu vcpu;
 	char *arrays;
@@ -28,8 +28,8 @@ static struct kept {
 static bool make(struct vcpu *vcpu)
 {
 	/*
-	 * The other half is what everything else goes through. Which frames a
-	 * program gets is chance: by L2's own sets, some would have too many.
+	 * Everything else goes through the other half. The frames of a program
+	 * are chance: by L2's own sets, some would have too many.
 	 */
 	uint32_t half = machine.l2.entries / 2 >> (PAGE_SHIFT - LINE_SHIFT);
 	uint32_t ways = half < PAGE_WAYS ? half : PAGE_WAYS;

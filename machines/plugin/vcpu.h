@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What is modelled of each vCPU, and the counters. Only the last-level cache is shared. */
+/* The model of each vCPU, and the counters. Only the last-level cache is shared. */
 #ifndef LAB_VCPU_H
 #define LAB_VCPU_H
 
@@ -28,8 +28,8 @@ enum counter {
 	FETCH_STALLS,
 	REDIRECTED,		/* returns in a thunk of their own, to which a retpoline jumped; they count as returns, too */
 	MOVES,			/* of lines from another vCPU, see line.h */
-	ESSENTIAL_MOVES,	/* the vCPU then used what another one had written there */
-	CONTENDED_ATOMICS,	/* those that had their line moved */
+	ESSENTIAL_MOVES,	/* the vCPU then used another one's writes there */
+	CONTENDED_ATOMICS,	/* those whose line had moved */
 	WAITED,			/* thousandths of cycles of hints of loops that wait */
 	NR_COUNTERS,
 };
@@ -41,8 +41,8 @@ struct space;
 struct string_site;
 
 /*
- * A string instruction on its way. What its iterations touch is looked up when
- * the next one begins, all at once.
+ * A string instruction on its way. The lines of its iterations are looked up
+ * when the next one begins, all at once.
  */
 struct run {
 	const struct string_site *at;
@@ -53,9 +53,9 @@ struct run {
 
 struct vcpu {
 	struct tlb dtlb_4k, dtlb_2m, itlb_4k, itlb_2m, stlb, istlb;
-	struct tlb *dtlb_huge;		/* where the first level has its huge pages: an array of their own or the one */
+	struct tlb *dtlb_huge;		/* the first level's array for huge pages: their own or the common one */
 	struct cache l1i, l1d, l2;
-	struct cache pages;		/* without caches: those that strings went through, half of what L2 holds */
+	struct cache pages;		/* without caches: the pages that strings went through, half of L2 */
 	struct streams streams;
 	uint64_t epochs[NR_MODES];	/* of translations below and above the middle of the address space */
 	uint32_t page_flushes;
@@ -64,12 +64,12 @@ struct vcpu {
 	struct run run;
 	enum mode mode;			/* of the block before */
 	uint32_t behind;		/* blocks until fetch is ahead of execution again */
-	uint64_t redirected;		/* where a retpoline jumped to, to return elsewhere */
-	struct space *space;		/* that it runs in, where address spaces have numbers; NULL: not known */
+	uint64_t redirected;		/* the target of a retpoline's jump, to return elsewhere */
+	struct space *space;		/* that it runs in, if address spaces have numbers; NULL: not known */
 	uint64_t named;			/* the space whose number was read last; 0: it was used, see space.c */
 };
 
-/* What was looked up and charged: in rounds (round.h) by one vCPU, else by all of them. */
+/* The look-ups and charges: in rounds (round.h) of one vCPU, else of all. */
 struct account {
 	uint64_t counts[NR_MODES][NR_COUNTERS];
 	uint64_t charges[NR_MODES][NR_CHARGES];
@@ -94,15 +94,15 @@ void vcpus_cold(void);
 /* In rounds: from now on this vCPU's account is meant. */
 void vcpu_select(unsigned int vcpu);
 
-/* The vCPU that runs. QEMU 10.0 tells a callback of the one that translated its block. */
+/* The vCPU that runs. QEMU 10.0 names to a callback the vCPU that translated its block. */
 static inline struct vcpu *vcpu_of(unsigned int told)
 {
 	return &vcpus[rounds ? running : told];
 }
 
 /*
- * What a vCPU holds but the last-level cache, set aside and put back. What was flushed in between stays so. The lines
- * of the last level that an interruption replaced are too few to matter.
+ * The state of a vCPU except the last-level cache, set aside and put back. Entries flushed in between stay so. The
+ * lines of the last level that an interruption replaced are too few to matter.
  */
 void vcpu_keep(const struct vcpu *vcpu);
 void vcpu_restore(struct vcpu *vcpu);

@@ -5,7 +5,7 @@
  * the boot, from power-on to the first program's mark.
  *
  * A mark is seen at its own place in a block, and counting in user code stops
- * before and goes on after it, so what lies between two marks is exact.
+ * before and goes on after it, so the count between two marks is exact.
  */
 #include "window.h"
 #include "access.h"
@@ -37,7 +37,7 @@ static void begin(enum kind_of_window kind)
 	vcpus_cold();
 	strings_begin();
 	if (rounds)
-		contexts_look();	/* strings of the other vCPUs, too, are what went before */
+		contexts_look();	/* strings of the other vCPUs, too, came before */
 	blocks_begin();
 	before = contexts_look();
 	contexts_begin();
@@ -87,7 +87,7 @@ static struct operation operations_so_far(void)
 	return (struct operation){ context_program(), context_interruptions() };
 }
 
-/* What was done since the last one ended. After "again" they are gone through once more, and add up. */
+/* The work since the last one ended. After "again" they run once more, and add up. */
 static void end_operation(void)
 {
 	struct operation now = operations_so_far(), *ended = operation(operation_at++), *before_it = &so_far[running];
@@ -98,7 +98,7 @@ static void end_operation(void)
 	window.of_vcpus[running]++;
 }
 
-/* In rounds: what was done since the last one ended is left out. */
+/* In rounds: the work since the last one ended is left out. */
 static void begin_operation(void)
 {
 	context_operation(true);
@@ -118,7 +118,7 @@ static void end_case(void)
 	end(window.kind == WINDOW_CASE);
 }
 
-/* Tell the lab that the guest is here. It stops QEMU meanwhile, and says when the guest may go on. */
+/* Tell the lab that the guest is here. It stops QEMU then, and says when the guest may continue. */
 static void hold(void)
 {
 	int end = (int)machine.hold;

@@ -27,7 +27,7 @@ enum kind_of_window {
 	WINDOW_CASE,
 };
 
-/* One operation of the program's, without what interrupted it. */
+/* One operation of the program's, without its interruptions. */
 struct operation {
 	struct tally spent;
 	uint64_t interruptions;
@@ -43,7 +43,7 @@ struct window {
 	uint64_t of_vcpus[VCPUS_MAX];	/* in rounds: the operations that each ended */
 };
 
-/* Given by who makes code be watched; called at MARK_READY, before which nothing of the guest is remembered. */
+/* Set by the part that watches code; called at MARK_READY, before which nothing of the guest is remembered. */
 extern void (*windows_ready)(void);
 
 /* The machine is switched on. */

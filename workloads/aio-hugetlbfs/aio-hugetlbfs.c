@@ -4,12 +4,12 @@
  *
  * Before a device can write into the user's buffer, direct I/O takes a
  * reference on each of its pages, and gives them back when it is done. With
- * transparent huge pages (in v2.6.38) that became dear for every huge page, also
- * for those of hugetlbfs: a lock and atomic operations for each 4 KiB page. A
- * load generator of Oracle's lost up to 46 % of its throughput until commit
- * 7cb2ef56e6a8 ("mm: fix aio performance regression for database caused by THP")
- * (in v3.12). Since v6.12, commits ed9832bc08db and eb1d46fcd5d6, the block
- * layer takes all pages of a large folio at once, too.
+ * transparent huge pages (in v2.6.38) that became expensive for every huge
+ * page, also for those of hugetlbfs: a lock and atomic operations for each 4
+ * KiB page. A load generator of Oracle's lost up to 46 % of its throughput
+ * until commit 7cb2ef56e6a8 ("mm: fix aio performance regression for database
+ * caused by THP") (in v3.12). Since v6.12, commits ed9832bc08db and
+ * eb1d46fcd5d6, the block layer takes all pages of a large folio at once, too.
  *
  * Kernel path: io_submit() -> blkdev_direct_IO() -> bio_iov_iter_get_pages() ->
  * pin_user_pages_fast() -> try_grab_folio_fast(), and when the read is done
@@ -121,7 +121,7 @@ static void parse_case(const char *name, struct plan *plan)
 		program_misuse(name, "ends in -malloc, for io_uring also in -registered, or in neither");
 }
 
-/* --- What is read, and into what ---------------------------------------- */
+/* --- The source of reads, and their buffers ----------------------------- */
 
 static void open_device(struct plan *plan)
 {
@@ -170,7 +170,7 @@ static char *share_hugepages(size_t length)
 	return memory;
 }
 
-/* Small pages, so that all of malloc()'s buffers are alike whatever the setting of THP. */
+/* Small pages, so that all of malloc()'s buffers are alike with any setting of THP. */
 static char *allocate_small_pages(size_t length)
 {
 	void *memory;
@@ -208,7 +208,7 @@ static void draw_offsets(struct plan *plan)
 
 /* --- Measuring and printing --------------------------------------------- */
 
-/* Wait until a read is done, and take all that are. */
+/* Wait until a read is done, and take all finished ones. */
 static void reap(struct plan *plan)
 {
 	static struct done done[DEPTH_MAX];
@@ -275,7 +275,7 @@ static void measure(struct plan *plan)
 
 	for (unsigned int slot = 0; slot < plan->queue.depth; slot++)
 		idle[idle_count++] = slot;
-	/* What the first use of everything costs. */
+	/* The cost of the first use of everything. */
 	read_all(plan, plan->queue.depth);
 	before = count_pins();
 	lab_window_begin();

@@ -12,7 +12,7 @@
 
 #define DEPTH_MAX	256
 
-/* What is read from where: slot i of the queue reads into the i-th buffer. */
+/* The reads and their sources: slot i of the queue reads into the i-th buffer. */
 struct queue {
 	int fd;
 	uint64_t blocks;

@@ -31,7 +31,7 @@
  *                 batch x tokens x hidden state, 32-bit floats.
  *
  * Front ends: mmap (default), malloc-fixed (glibc, mmap threshold fixed at
- * 128 KiB), malloc (glibc as it is: the threshold follows what was freed, so
+ * 128 KiB), malloc (glibc unchanged: the threshold follows the freed sizes, so
  * after the first frees buffers come from the heap).
  *
  * An operation is one buffer: mapped and touched; for layout and alternate also
@@ -206,14 +206,14 @@ static long long count_faults(void)
 	return usage.ru_minflt;
 }
 
-/* Of the process: what is mapped and how. */
+/* The process's mappings and their kinds. */
 static void sample_layout(struct sample *sample)
 {
 	sample->vmas = count_vmas();
 	proc_read("/proc/self/smaps_rollup", &sample->rollup);
 }
 
-/* Of the events so far. The faults come last before the window and first after it: reading faults, too. */
+/* The events so far. The faults come last before the window and first after it: reading faults, too. */
 static void sample_events(struct sample *sample)
 {
 	proc_read("/proc/vmstat", &sample->vmstat);
@@ -261,7 +261,7 @@ static void plan_layout(struct plan *plan)
 		program_misuse(plan->name, "does not fit into 64 MiB");
 }
 
-/* One pass over all buffers: what each takes is added to its operation. */
+/* One pass over all buffers: the time of each is added to its operation. */
 static void pass_over(struct plan *plan, void (*step)(struct plan *plan, size_t i))
 {
 	long long start = program_now_ns(), end;

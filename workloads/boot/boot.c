@@ -5,7 +5,7 @@
  *
  * The boot is over before this program runs. Exact mode's plugin counts it from
  * the first instruction to the mark at init's start; here the kernel's own
- * record of it is read, and what /proc/meminfo and /proc/iomem say.
+ * record of it is read, and the contents of /proc/meminfo and /proc/iomem.
  *
  * The settings of the lab have been applied by then, and init runs. Caches are
  * dropped, so that the archive that the kernel unpacked is all that is left of

@@ -7,12 +7,12 @@
  * commit efa7df3e3bb5 ("mm: align larger anonymous mappings on THP boundaries")
  * (in v6.7) every large mapping began at a multiple of 2 MiB, and in huge pages
  * that is so in physical memory, too: the same element of every array then
- * competes for the same sets of the second-level cache. cactusBSSN and darktable
- * lost by it, and commit d4148aeab412 (in v6.12) gave it up for lengths that are
- * no multiple of 2 MiB.
+ * competes for the same sets of the second-level cache. cactusBSSN and
+ * darktable lost by it, and commit d4148aeab412 (in v6.12) gave it up for
+ * lengths that are not a multiple of 2 MiB.
  *
- * This program places the arrays itself, so kernels do not differ: it shows what
- * the placement alone costs. Both placements start at a multiple of the page
+ * This program places the arrays itself, so kernels do not differ: it shows the
+ * cost of the placement alone. Both placements start at a multiple of the page
  * size, so the first-level cache, indexed within a page, sees no difference.
  *
  * A case is PLACEMENT-ARRAYS, with aliased or spread, such as aliased-64. As in

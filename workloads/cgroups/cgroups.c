@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * cgroups: what the scheduler's groups cost, and how fair they are (the workload
+ * cgroups: the cost of the scheduler's groups, and their fairness (the workload
  * `fairness`).
  *
  * The program mounts cgroup v2 in a mount namespace of its own and makes the
@@ -10,8 +10,8 @@
  * depth: two tasks of one group, so many levels below the root. across: the
  * peer is in a group of its own. fairness: the program computes beside tasks of
  * another group that do, too; the share of the CPU that it got stands beside
- * what the weights of the two groups promise. Nothing depends on the seed.
- * Prints one line of JSON.
+ * the share that the weights of the two groups promise. Nothing depends on the
+ * seed. Prints one line of JSON.
  */
 #include <lab/mark.h>
 #include <lab/proc.h>
@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define ROOT		"/tmp/cgroups"
-#define TRIPS		32	/* to the peer and back: who preempts whom changes seldom */
+#define TRIPS		32	/* to the peer and back: the order of preemption changes seldom */
 #define TURNS		375000	/* of a loop of three instructions: 18 ms of a guest's time, some slices */
 
 struct kind;

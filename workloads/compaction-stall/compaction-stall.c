@@ -3,13 +3,13 @@
  * compaction-stall: page faults that wait for memory to be compacted.
  *
  * On a machine that has been up for weeks half of the memory can be free and no
- * 2 MiB of it in one piece. What the first touch of a huge page's worth of
- * memory does then is for THP's defrag setting to say: fall back to a small
- * page at once (never), wake kcompactd and fall back (defer), or reclaim and
- * compact right there, in the fault (always; madvise for those who asked).
- * "always" was the default until commit 444eb2a449ef ("mm: thp: set THP defrag
- * by default to madvise and add a stall-free defrag option") (in v4.6). If
- * something in each 2 MiB cannot be moved, the work is in vain every time.
+ * 2 MiB of it in one piece. THP's defrag setting then decides the first touch
+ * of a huge page's worth of memory: fall back to a small page at once (never),
+ * wake kcompactd and fall back (defer), or reclaim and compact right there, in
+ * the fault (always; madvise for programs that asked). "always" was the default
+ * until commit 444eb2a449ef ("mm: thp: set THP defrag by default to madvise and
+ * add a stall-free defrag option") (in v4.6). If something in each 2 MiB cannot
+ * be moved, the work is in vain every time.
  *
  * Kernel path: do_huge_pmd_anonymous_page() -> vma_thp_gfp_mask(), then
  * __alloc_pages_slowpath() -> __alloc_pages_direct_compact() ->

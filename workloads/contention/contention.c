@@ -6,7 +6,7 @@
  * on a CPU of its own, do a fixed number of an operation, and wait a little
  * between two of them: the seed says how long, so that workers do not stay in
  * step for ever. The window opens when the last one is ready, and closes when
- * the first one is done: what the others still do has less company.
+ * the first one is done: the others finish with less company.
  *
  * Prints one line of JSON.
  */

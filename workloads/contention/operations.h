@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The table of operations: what each worker does, again and again, while all others do the same. */
+/* The table of operations: each worker repeats one, while all others do the same. */
 #ifndef OPERATIONS_H
 #define OPERATIONS_H
 
@@ -19,7 +19,7 @@ struct worker {
 	char buffer[256];
 };
 
-/* Seen by all workers, also if they are processes. */
+/* Visible to all workers, also if they are processes. */
 struct common {
 	_Alignas(LINE) int arrived;
 	_Alignas(LINE) int phase;
@@ -46,7 +46,7 @@ struct operation {
 extern struct common *common;
 extern int workers_in_all, operations_in_all;	/* with the warm-up */
 
-/* End the program where a call failed. */
+/* End the program if a call failed. */
 long must(long result, const char *what);
 #define MUST(call)	must((long)(call), #call)
 

@@ -10,7 +10,7 @@
  * resident size (RES of top) grows in a line that bends.
  *
  * Kernel path: do_huge_pmd_anonymous_page() -> vma_thp_gfp_mask() ->
- * __alloc_pages_slowpath(); where that gives nothing, do_anonymous_page().
+ * __alloc_pages_slowpath(); if that gives nothing, do_anonymous_page().
  *
  * A case is zero-SIZE-fresh or zero-SIZE-aged; aged memory has every other page
  * free, and one page of each 2 MiB that cannot be moved (lab/age.h). The vector
@@ -39,7 +39,7 @@ struct plan {
 	enum age age;
 };
 
-/* Of each step: how long it took, when it was over, and what the process had grown by then. */
+/* For each step: its length, its end, and the size of the process by then. */
 static long long latencies[STEPS_MAX];
 static long long ended_ns[STEPS_MAX];
 static long long grown_kb[STEPS_MAX];

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * latency: how long a task waits beyond what it asked for.
+ * latency: how long a task waits beyond its request.
  *
- * timers.c: a time-out of 50 us to 1 ms; what is measured begins when it is due
- * and ends when the program reads the clock behind the call that waited, so the
- * way into the call counts, too. With -busy a second process uses the CPU all
- * the time, and the one that waited must get it back.
+ * timers.c: a time-out of 50 us to 1 ms; the measured span begins when it is
+ * due and ends when the program reads the clock behind the call that waited, so
+ * the way into the call counts, too. With -busy a second process uses the CPU
+ * all the time, and the waiting one must get it back.
  *
- * wakes.c: a process wakes another and goes on working; what is measured begins
- * before the call that wakes and ends when the other one reads the clock.
+ * wakes.c: a process wakes another and continues to work; the measured span
+ * begins before the call that wakes and ends when the other one reads the
+ * clock.
  *
  * An operation is one wait. The times between them are drawn by the lab's seed,
  * so that a seed meets the kernel's own ticks at other places; their number is
@@ -101,7 +102,7 @@ static const struct kind *find(const char *name)
 	program_misuse(name, "no such case");
 }
 
-/* What two readings of the clock are apart at least: no latency can be told more finely. */
+/* The least distance of two readings of the clock: no latency is finer. */
 static long long clock_grain(void)
 {
 	long long least = LONGEST_NS;

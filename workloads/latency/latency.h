@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Kinds of waiting, and what they share. */
+/* Kinds of waiting, and their common parts. */
 #ifndef LATENCY_H
 #define LATENCY_H
 
 /*
- * Who else is there while the program waits. No guest may be idle in the
+ * The other tasks while the program waits. No guest may be idle in the
  * measured window: QEMU's main loop then moves the clock on to the next timer,
- * and where it does so just when the CPU halts, the instructions since the last
+ * and if it does so just when the CPU halts, the instructions since the last
  * look at the clock count twice, which depends on the host.
  */
 enum company {
 	NOBODY,		/* the program does not wait in the kernel */
-	A_FILLER,	/* a process that uses the CPU meanwhile; the program is under SCHED_FIFO, and gets it back at once */
+	A_FILLER,	/* a process that uses the CPU; the program is under SCHED_FIFO, and gets it back at once */
 	A_RIVAL,	/* a process that uses the CPU with the same right to it */
 };
 
-/* One case. Its functions fill in what they need of the file they are in. */
+/* One case. Its functions fill in the parts that they need of their file. */
 struct kind {
 	const char *name;
 	void (*prepare)(void);		/* outside the measured window; may be NULL */
@@ -29,7 +29,7 @@ extern const struct kind timer_kinds[], wake_kinds[];
 /* The result of a call that a kernel may lack: the end of the program if it is negative. */
 long offered(const char *call, long result);
 
-/* A process that ends with this one. What it runs must not return. */
+/* A process that ends with this one. Its function must not return. */
 void start_process(void (*run)(void));
 
 /* Ask for slices of a tenth of a millisecond. Kernels before v6.12 ignore it. */

@@ -137,7 +137,7 @@ static void prepare_handler(void)
 	sigaction(SIGALRM, &action, NULL);
 }
 
-/* An interval timer has microseconds: those that are lost are no part of what it was asked for. */
+/* An interval timer has microseconds: the lost nanoseconds are not part of the request. */
 static long long arm_interval_timer(long long ns)
 {
 	struct itimerval time = { .it_value = { .tv_usec = ns / 1000 } };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Wake-ups: this process works, wakes another one that waits, and works on.
- * When the other one gets the CPU is for the scheduler to say.
+ * The scheduler decides when the other one gets the CPU.
  */
 #include "latency.h"
 

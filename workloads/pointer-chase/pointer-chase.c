@@ -4,7 +4,7 @@
  *
  * Each node holds the address of the next, in an order that visits every node
  * once and that no prefetcher can guess, so a hop takes as long as one access:
- * translation and fetch. What huge pages gain by fewer and shorter page walks
+ * translation and fetch. The gain of huge pages by fewer and shorter page walks
  * shows here undiluted, once the working set is beyond the reach of the TLB.
  *
  * Kernel path: only the page size that the first touch gives, see
@@ -12,10 +12,9 @@
  *
  * A case is chase-SIZE[-malloc], a power of two such as 64m or 1g. With -malloc
  * the memory comes from glibc, whose tunable glibc.malloc.hugetlb=1 asks for
- * huge pages by madvise() where thp=madvise; else straight from mmap(). Either
- * way the nodes begin on a 2 MiB boundary. An operation is a fixed number of
- * hops. The nodes are laid out before the measured window. Prints one line of
- * JSON.
+ * huge pages by madvise() if thp=madvise; else straight from mmap(). Either way
+ * the nodes begin on a 2 MiB boundary. An operation is a fixed number of hops.
+ * The nodes are laid out before the measured window. Prints one line of JSON.
  */
 #include <lab/mark.h>
 #include <lab/proc.h>
@@ -84,7 +83,7 @@ static size_t mix(size_t x, unsigned int bits)
 
 /*
  * The nodes in the order of the mixed numbers: once through all, then again. Of
- * a set larger than what is walked, only the nodes on the way are laid out.
+ * a set larger than the walk, only the nodes on the way are laid out.
  */
 static void lay_out(struct node *nodes, size_t count)
 {
@@ -122,7 +121,7 @@ static void measure(struct node *node)
 	lab_window_end();
 }
 
-/* The process's memory in huge pages; -1 where the kernel does not say. */
+/* The process's memory in huge pages; -1 if the kernel does not say. */
 static long long anon_huge_kb(void)
 {
 	static struct proc_text rollup;

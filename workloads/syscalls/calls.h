@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * System calls without the C library: SYS(read, fd, buffer, length) is the
- * kernel's own result, negative with an error. must() is for those that cannot
- * fail, offered() for what a kernel may lack.
+ * kernel's own result, negative with an error. must() is for calls that cannot
+ * fail, offered() for calls that a kernel may lack.
  */
 #ifndef CALLS_H
 #define CALLS_H
@@ -19,7 +19,7 @@
 
 /*
  * Calls that architectures since arm64 do not have (include/uapi/asm-generic/unistd.h
- * leaves them out), where these have what took their place.
+ * leaves them out), and their successors there.
  */
 #ifdef SYS_fork
 #define call_fork()			SYS(fork)
@@ -42,10 +42,10 @@
 #define call_epoll_wait(...)		SYS(epoll_pwait, __VA_ARGS__, NULL, 8)
 #endif
 
-/* The end of the program: what failed, and why. */
+/* The end of the program: the failure, and its reason. */
 _Noreturn void call_failed(const char *what, long result);
 
-/* The same, where the kernel may lack it: errors that say so are "not supported on this kernel". */
+/* The same, if the kernel may lack it: errors that say so are "not supported on this kernel". */
 _Noreturn void call_refused(const char *what, long result);
 
 /* The end of the program: the kernel cannot do this case. */

@@ -266,8 +266,8 @@ static struct ring {
 } ring;
 
 /*
- * Where a read may wait, a thread of the kernel does it, which never returns to user code. It counts as the program's
- * if its task takes the place of one that did: so some end here, whose memory RCU has freed when this returns.
+ * If a read may wait, a thread of the kernel does it, which never returns to user code. It counts as the program's if
+ * its task takes the place of a task that did: so some end here, whose memory RCU has freed when this returns.
  */
 static void leave_tasks(void)
 {

@@ -148,7 +148,7 @@ OPERATION(event)
 	must(SYS(read, to_peer, &one, sizeof(one)));
 }
 
-/* Futexes, in memory that is shared with the peer where there is one. */
+/* Futexes, in memory that is shared with the peer, if there is one. */
 static struct hand_over {
 	_Atomic int turn;
 } *shared;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * madvise(), each advice a case. What changes pages gets the next 64 KiB of a
- * large area each time; what changes mappings is taken back each time.
+ * madvise(), each advice a case. Advice that changes pages gets the next 64 KiB
+ * of a large area each time; advice that changes mappings is taken back each
+ * time.
  */
 #include "calls.h"
 #include "operations.h"

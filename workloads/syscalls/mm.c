@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 
 #define CHUNK		(64 * KIB)
-#define AROUND		(64 * KIB)	/* a fault of a file maps what is around it, too */
+#define AROUND		(64 * KIB)	/* a fault of a file maps its surroundings, too */
 #define RESERVED	(4 * MIB)
 
 static char *area, *other;

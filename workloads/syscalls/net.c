@@ -192,7 +192,7 @@ OPERATION(set_option)
 	must(SYS(setsockopt, pair[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
 }
 
-/* A request of rtnetlink: what is known of the loopback interface. */
+/* A request of rtnetlink: the facts about the loopback interface. */
 static struct {
 	struct nlmsghdr header;
 	struct ifinfomsg interface;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The table of operations: what each case prepares, and what it repeats. */
+/* The table of operations: the preparation of each case, and the call that it repeats. */
 #ifndef OPERATIONS_H
 #define OPERATIONS_H
 
 #include <stddef.h>
 
 /*
- * One case. prepare runs once, and finds out what the kernel offers; run is the
- * operation, which is repeated: its number counts from 0, warm-up included. Both get the argument.
+ * One case. prepare runs once, and checks that the kernel has the call; run is the repeated operation: its number
+ * counts from 0, warm-up included. Both get the argument.
  */
 struct operation {
 	const char *name;
@@ -17,24 +17,24 @@ struct operation {
 	int count;	/* operations in the window */
 };
 
-/* What run is: at the start of a line of the cache, so that its place in it is the same in every build. */
+/* The function of run: at the start of a line of the cache, so that its place in it is the same in every build. */
 #define OPERATION(name) \
 	static __attribute__((aligned(64), noinline)) void name(__attribute__((unused)) long argument, \
 								 __attribute__((unused)) long number)
 
 /*
- * Where the kernel has a choice (who runs first, when a buffer is full), one
+ * If the kernel has a choice (who runs first, when a buffer is full), one
  * operation is several of them, so that all are of one kind.
  */
 #define BATCH	8
-#define TRIPS	32	/* to a peer and back: who preempts whom changes seldom */
+#define TRIPS	32	/* to a peer and back: the order of preemption changes seldom */
 
 #define PREPARE(name) static void name(__attribute__((unused)) long argument)
 
-/* Warm-up operations before the window: enough for what is allocated at first. */
+/* Warm-up operations before the window: enough for the first allocations. */
 int warm_up_of(const struct operation *operation);
 
-/* All operations of a case, warm-up included: how much has to be prepared where each takes a piece of its own. */
+/* All operations of a case, warm-up included: the amount to prepare if each takes a piece of its own. */
 extern int operations_in_all;
 
 /* A group's table ends with an operation without a name. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What several groups prepare: other processes and threads, memory, files, sockets. */
+/* Preparations of several groups: other processes and threads, memory, files, sockets. */
 #ifndef PEERS_H
 #define PEERS_H
 
 #include <stddef.h>
 
 /*
- * Leave nothing to the scheduler: who was first runs until it waits. To the process, and to all that it starts from
- * here on. Which of two tasks with a share of time each runs first differs from boot to boot.
+ * Leave nothing to the scheduler: the first task runs until it waits. To the process, and to all that it starts from
+ * here on. The order of two tasks with a share of time each differs from boot to boot.
  */
 void use_fifo(void);
 
@@ -19,8 +19,8 @@ void use_fifo(void);
 void use_fifo_with_softirqs(void);
 
 /*
- * Empty the counts of pages that each CPU keeps before it adds them to those of all. One that an operation takes up and
- * down goes over its limit each time or never, by what it was at first.
+ * Empty the counts of pages that each CPU keeps before it adds them to those of all. A count that an operation takes up
+ * and down goes over its limit each time or never, depending on its first value.
  */
 void fold_page_counts(void);
 
@@ -30,10 +30,10 @@ void fold_page_counts(void);
  */
 void drain_free_pages(void);
 
-/* A process beside this one, which ends with it. What it runs must not return. */
+/* A process beside this one, which ends with it. Its function must not return. */
 void peer_start(void (*run)(void *), void *data);
 
-/* A thread of this process on a stack of its own. What it runs must not return, and use no thread-local data. */
+/* A thread of this process on a stack of its own. Its function must not return, and use no thread-local data. */
 void thread_start(void (*run)(void *), void *data);
 
 /* Answer each byte that arrives at one descriptor by one at the other, for ever. */
@@ -55,7 +55,7 @@ char *map_aligned(size_t length, int flags);
 /* The same, in small pages. */
 char *map_small(size_t length, int flags);
 
-/* The same, in huge pages where there are any. */
+/* The same, in huge pages if there are any. */
 char *map_huge(size_t length, int flags);
 
 /* Write to each page. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Waiting for many descriptors: pipes, of which the last one can be read. */
+/* Waiting for many descriptors: pipes; the last one can be read. */
 #include "calls.h"
 #include "operations.h"
 

@@ -44,7 +44,7 @@ OPERATION(get_usage)
 }
 
 /*
- * Ticks charge the time, and where all of them fell into user code, or none did, the kernel need not divide it: both
+ * Ticks charge the time, and if all of them fell into user code, or none did, the kernel need not divide it: both
  * kinds are there from here on.
  */
 PREPARE(prepare_usage)
@@ -105,7 +105,7 @@ OPERATION(fork_exits)
 		fork_exit(argument, number);
 }
 
-/* A program of one instruction or two: all that exec costs is the kernel's. */
+/* A program of one instruction or two: the whole cost of exec is the kernel's. */
 static const struct {
 	Elf64_Ehdr header;
 	Elf64_Phdr segment;
@@ -168,7 +168,7 @@ OPERATION(fork_exec)
 	wait_for_success(child);
 }
 
-/* What vfork() does, which must not be called from a function that returns: the child gets a stack of its own. */
+/* The work of vfork(), which must not be called from a function that returns: the child gets a stack of its own. */
 static char *stack;
 
 static long clone_on_stack(unsigned long flags, _Atomic int *tid, void (*run)(void))
@@ -228,7 +228,7 @@ OPERATION(vfork_exit)
 		must(SYS(wait4, offered(clone_on_stack(CLONE_VM | CLONE_VFORK | SIGCHLD, NULL, leave)), &status, 0, NULL));
 }
 
-/* Joined as pthread_join() does: the kernel clears the id, and wakes who waits for that. */
+/* Joined as pthread_join() does: the kernel clears the id, and wakes the waiting thread. */
 OPERATION(thread_create)
 {
 	static const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What confines programs: filters of system calls, namespaces, keys, BPF programs, Landlock, ids. */
+/* Confinement of programs: filters of system calls, namespaces, keys, BPF programs, Landlock, ids. */
 #include "calls.h"
 #include "operations.h"
 #include "peers.h"
@@ -31,7 +31,7 @@ static void install(struct sock_filter *code, size_t length)
 	offered(SYS(seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
 }
 
-/* Of the number alone: since v5.11 the kernel remembers what is always allowed, and need not run the filter. */
+/* Of the number alone: since v5.11 the kernel remembers calls that are always allowed, and need not run the filter. */
 PREPARE(prepare_filter_by_number)
 {
 	static struct sock_filter code[COMPARED_MAX + 2];

@@ -5,9 +5,9 @@
  * Each case is an operation of the tables in the other files: a fixed number of
  * them, after a warm-up. Nothing depends on the seed. Within the measured
  * window the C library is not used, and memory was touched beforehand, so
- * nearly all that is measured is the kernel.
+ * nearly all measured work is the kernel's.
  *
- * What a kernel does not offer ends with "not supported on this kernel" and the
+ * A case that a kernel lacks ends with "not supported on this kernel" and the
  * status PROGRAM_UNSUPPORTED. Prints one line of JSON.
  */
 #include "calls.h"
@@ -129,7 +129,7 @@ static void measure(const struct operation *operation)
 		operation->prepare(operation->argument);
 	repeat(operation, 0, warm_up);
 	getrusage(RUSAGE_SELF, &before);
-	/* The pages of what is written from here on are there. */
+	/* The pages of all writes from here on are there. */
 	measuring = false;
 	program_now_ns();
 	measuring = true;
@@ -155,6 +155,6 @@ int main(int argc, char **argv)
 	if (!operation)
 		program_misuse(name, "no such operation");
 	measure(operation);
-	/* Without what exit() does: some operations leave the process in a state of its own. */
+	/* Without the work of exit(): some operations leave the process in a state of its own. */
 	_exit(fflush(stdout) ? PROGRAM_CANNOT : PROGRAM_MEASURED);
 }

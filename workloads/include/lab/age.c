@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Memory is filled with small pages, every other of them is given back, and
- * whatever is still free in one piece of 2 MiB is taken. Pins are references
+ * every free piece of 2 MiB is taken. Pins are references
  * that a pipe holds on a page (vmsplice): such a page cannot be migrated. mlock()
  * would not do: locked pages are migrated all the same
  * (vm.compact_unevictable_allowed).
@@ -21,7 +21,7 @@
 #define THP		"/sys/kernel/mm/transparent_hugepage/"
 #define DROP_CACHES	"/proc/sys/vm/drop_caches"
 
-#define FILL_PERCENT	88	/* of what is available: the kernel needs some for itself */
+#define FILL_PERCENT	88	/* of the available memory: the kernel needs some for itself */
 #define PIPE_PAGES	256
 #define PAGES_PER_HUGE	(HUGE / PAGE)
 
@@ -69,7 +69,7 @@ static void read_choice(struct choice *choice)
 	strcpy(choice->word, left + 1);
 }
 
-/* Not to be copied on fork: a flag that also keeps it apart from whatever is measured beside it. */
+/* Not to be copied on fork: a flag that also keeps it apart from the measured memory beside it. */
 static char *map_private(size_t length)
 {
 	char *pages = mmap(NULL, length, PROT_READ | PROT_WRITE,
@@ -95,7 +95,7 @@ static char *fill(size_t *length)
 	return pages;
 }
 
-/* A pipe's writing end; both ends stay open, so that what is in it stays. */
+/* A pipe's writing end; both ends stay open, so that its contents stay. */
 static int open_pipe(void)
 {
 	int ends[2];
@@ -139,9 +139,9 @@ static long long fallbacks(void)
 }
 
 /*
- * Take the huge pages that are left, until a fault gets none. Without this,
- * what ageing missed would serve everything that is measured. Nothing may be
- * compacted meanwhile.
+ * Take the remaining huge pages, until a fault gets none. Without this, the
+ * pages that ageing missed would serve everything that is measured. Nothing may
+ * be compacted during that.
  */
 static void take_huge_pages(void)
 {

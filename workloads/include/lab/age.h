@@ -15,9 +15,9 @@ enum age {
 };
 
 /*
- * Ages all memory for the rest of the process. The seed moves the pins. THP is
- * set as it was again afterwards, so all arms are aged alike. Needs root; ends
- * the program with one line on stderr where it cannot be done.
+ * Ages all memory for the rest of the process. The seed moves the pins.
+ * Afterwards THP is set as before, so all arms are aged alike. Needs root; ends
+ * the program with one line on stderr if it cannot be done.
  */
 void age_memory(enum age age, uint64_t seed);
 

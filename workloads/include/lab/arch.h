@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a program has to say in the machine's own words. Each architecture has
+ * The parts of a program in the machine's own words. Each architecture has
  *
  *	LAB_MARK(code)			a mark (see mark.h)
  *	arch_call6(number, a, ..., f)	a system call: the kernel's own result

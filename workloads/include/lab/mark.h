@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Marks: where a measurement begins and ends, and each operation in it.
+ * Marks: the begin and the end of a measurement, and of each operation in it.
  *
- * A mark is a long NOP whose operand nobody would write by accident, or a move
+ * A mark is a long NOP whose operand no program has by accident, or a move
  * to the register that is always zero of a constant of that kind (arch/). It
  * does nothing, on any CPU and under any emulator; exact mode's plugin
  * (machines/plugin) recognises it when the code around it is translated. It is
@@ -13,7 +13,7 @@
 
 #include "arch.h"
 
-/* What is measured. A program without a window is measured from its start to its end. */
+/* The measured part. A program without a window is measured from its start to its end. */
 static inline void lab_window_begin(void)
 {
 	LAB_MARK(1);
@@ -31,7 +31,7 @@ static inline void lab_operation_end(void)
 }
 
 /*
- * An operation begins here: what lies between the end of one and this is left out. By each thread on a CPU of its own,
+ * An operation begins here: the time between the end of one and this is left out. By each thread on a CPU of its own,
  * in guests whose vCPUs take turns by their clocks (machines/plugin/round.h); elsewhere it does nothing.
  */
 static inline void lab_operation_begin(void)
@@ -39,7 +39,7 @@ static inline void lab_operation_begin(void)
 	LAB_MARK(11);
 }
 
-/* The operations are gone through once more, from the first: what each costs now is added to it. */
+/* The operations run once more, from the first: the cost of each now is added to it. */
 static inline void lab_operations_again(void)
 {
 	LAB_MARK(6);
@@ -63,13 +63,13 @@ static inline void lab_booted(void)
 	LAB_MARK(8);
 }
 
-/* What is measured is the boot before this program, and nothing in it. It need not be executed: the lab looks for it. */
+/* The boot before this program is measured, and nothing in it. It need not be executed: the lab looks for it. */
 static inline void lab_measures_boot(void)
 {
 	LAB_MARK(9);
 }
 
-/* Around a whole case, by those who run it. */
+/* Around a whole case, by the program that runs it. */
 static inline void lab_case_begin(void)
 {
 	LAB_MARK(4);

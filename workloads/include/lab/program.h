@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What every workload program does alike: how it is called, how it fails, how it counts. */
+/* The common part of all workload programs: their calls, their failures, their counts. */
 #ifndef LAB_PROGRAM_H
 #define LAB_PROGRAM_H
 
@@ -26,7 +26,7 @@ _Noreturn void program_cannot(const char *format, ...) __attribute__((format(pri
 /* The case cannot be: one line on stderr, and the end. */
 _Noreturn void program_misuse(const char *name, const char *what);
 
-/* The kernel does not offer what the case needs: one line on stderr, which the lab looks for, and the end. */
+/* The kernel lacks something that the case needs: one line on stderr, which the lab looks for, and the end. */
 _Noreturn void program_unsupported(const char *what, const char *why);
 
 /* The only option, --case NAME; anything else is misuse. */
