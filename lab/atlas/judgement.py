@@ -60,8 +60,8 @@ class Change(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Slower or faster."""
-        return "slower" if self.comparison.verdict == Outcome.REGRESSION else "faster"
+        """Worse or better."""
+        return "worse" if self.comparison.verdict == Outcome.REGRESSION else "better"
 
     @property
     def dated(self) -> str:

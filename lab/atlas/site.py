@@ -334,14 +334,14 @@ class Site:
                 if change.test.id == column.id:
                     groups.setdefault(change.case.group, {}).setdefault(change.case.name, change)
         judged = [change for found in groups.values() for change in found.values()]
-        slower = sum(change.word == "slower" for change in judged)
+        worse = sum(change.word == "worse" for change in judged)
         return self._page(
             "kernel",
             column=column,
             base=base,
             about=about,
             why=column.hole or ("" if base else self.starts(column) or "the first kernel of its series"),
-            counts=f"{slower} of {len(cells)} cases slower, {len(judged) - slower} faster",
+            counts=f"{worse} of {len(cells)} cases worse, {len(judged) - worse} better",
             groups=[(group, list(found.values())) for group, found in groups.items()],
             holes=_grouped([(cell, case.name) for case, cell in cells if isinstance(cell, str)]),
             facts_of=[

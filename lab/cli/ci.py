@@ -54,7 +54,7 @@ class Nothing(Exception):
 
 
 @click.command(cls=options.MeasuringCommand, context_settings={"auto_envvar_prefix": "LAB_CI"})
-@click.option("--base", metavar="REV", default="", help="The change's base; compared is where both have parted.")
+@click.option("--base", metavar="REV", default="", help="The change's base: the commit where both have parted.")
 @click.option("--test", metavar="REV", default="HEAD", show_default=True, help="The change.")
 @click.option(
     "--kernel",

@@ -466,7 +466,7 @@ def live_guest() -> Decorator:
     return together(
         click.option(
             "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
-            help="Live mode: KVM where a guest boots under it; tcg is slow, and its times are an emulator's.",
+            help="Live mode: KVM if a guest boots under it; tcg is slow, and its times are an emulator's.",
         ),
         click.option("--cpus", type=Cpus(), help="vCPUs of a guest (default: the workload's own)."),
         click.option(

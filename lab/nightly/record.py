@@ -26,7 +26,7 @@ NightOutcome = Literal[
 
 MODES: tuple[Mode, ...] = ("exact", "live")
 HARMFUL = ("regression", "creep", "step")
-"""The kinds of events that report something slower."""
+"""The kinds of events that report a change for the worse."""
 
 BranchKey = tuple[str, str]
 """The tree and the branch; `packages` and the pattern of packages."""

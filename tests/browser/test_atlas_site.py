@@ -101,15 +101,15 @@ def test_two_kernels_of_choice_are_compared_with_their_steps(browser: Any, atlas
     opened.page.locator("select[name=test]").select_option(atlas.columns[11].id)
     rows = [row.locator("th, td").all_inner_texts() for row in opened.page.locator("#changes tbody tr").all()]
     words = {row[1]: (row[5], row[6]) for row in rows}
-    assert words["syscalls:case-4"] == ("faster", atlas.columns[7].version)
-    assert words["syscalls:case-2"] == ("slower", atlas.columns[5].version)
+    assert words["syscalls:case-4"] == ("better", atlas.columns[7].version)
+    assert words["syscalls:case-2"] == ("worse", atlas.columns[5].version)
     assert words["syscalls:case-0"] == ("same", "")
     assert [row[1] for row in rows][:2] == ["syscalls:case-4", "syscalls:case-2"]
     again = opened.page.context.new_page()
     again.goto(opened.page.url)
     assert again.locator("select[name=test]").input_value() == atlas.columns[11].id
-    opened.page.locator("select[name=word]").select_option("slower")
-    assert opened.texts("#changes tbody th") == [case for case, (word, _) in words.items() if word == "slower"]
+    opened.page.locator("select[name=word]").select_option("worse")
+    assert opened.texts("#changes tbody th") == [case for case, (word, _) in words.items() if word == "worse"]
     opened.page.locator("select[name=base]").select_option(atlas.columns[0].id)
     assert "two compilers" in opened.page.locator("#remark").inner_text()
 

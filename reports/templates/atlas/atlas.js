@@ -187,7 +187,7 @@ function pairPage(form) {
     const change = Math.log(costOf(row, test, basis) / costOf(row, base, basis));
     const beyond = change > Math.log1p(atlas.threshold) || change < Math.log1p(-atlas.threshold);
     const certain = Math.abs(change) > row.wide[basis];
-    if (beyond && certain) return change > 0 ? "slower" : "faster";
+    if (beyond && certain) return change > 0 ? "worse" : "better";
     return !beyond && Math.abs(change) + row.wide[basis] <= Math.log1p(atlas.threshold) ? "same" : "unknown";
   };
   const fill = () => {
@@ -211,7 +211,7 @@ function pairPage(form) {
       const head = element("th", "", { scope: "row", class: "name" });
       head.append(element("a", row.name, { href: `case/${row.slug}.html` }));
       const between = row.steps[basis].filter((index) => index > Math.min(base, test) && index <= Math.max(base, test) && atlas.columns[index].series === to.series);
-      const state = { slower: "regression", faster: "improvement" }[word] ?? word;
+      const state = { worse: "regression", better: "improvement" }[word] ?? word;
       const marked = element("td", "", { class: state });
       marked.append(element("span", word, { class: "word" }));
       tr.append(
@@ -220,7 +220,7 @@ function pairPage(form) {
       );
       return tr;
     }));
-    form.querySelector("output").textContent = ["slower", "faster", "same", "unknown"].filter((one) => words[one]).map((one) => `${words[one]} ${one}`).join(", ") || "no case has both";
+    form.querySelector("output").textContent = ["worse", "better", "same", "unknown"].filter((one) => words[one]).map((one) => `${words[one]} ${one}`).join(", ") || "no case has both";
   };
   const keep = () => history.replaceState(null, "", `#${form.elements.base.value}..${form.elements.test.value}`);
   const take = () => {
