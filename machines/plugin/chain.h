@@ -12,7 +12,7 @@
 
 void chain_watch(struct qemu_plugin_tb *tb, struct block *block);
 
-/* The task is a new one. stack: what context_chain() has; NULL: none yet. */
+/* The task is a new one. stack: that of context_chain(); NULL: none yet. */
 void chain_forget(void *stack);
 void chains_begin(void);
 

@@ -3,7 +3,7 @@
  * A directory of lines, as between caches that are kept coherent: which vCPUs
  * have a line, and which one wrote it last. A store to a line that others have
  * moves it, and so does a load of one that another vCPU has written since this
- * one lost it. A move costs what the machine's file says, and a line is in one
+ * one lost it. The machine's file has the cost of a move, and a line is in one
  * place at a time: a vCPU that wants it while it is on its way has to queue.
  */
 #ifndef LAB_LINE_H

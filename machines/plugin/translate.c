@@ -8,10 +8,10 @@
  * times, so the first hits on a huge page check other small pages in it, and
  * regions that were found to have small pages are remembered.
  *
- * What flushes are recognised by their instruction. Which page an invlpg means
- * is in a register that cannot be seen everywhere, so after one every entry is
- * compared with the truth when it is used next: if its frame changed, it was
- * flushed, and this use is the miss.
+ * Flushes are recognised by their instruction. The page of an invlpg is in a
+ * register that cannot be seen everywhere, so after one every entry is compared
+ * with the truth when it is used next: if its frame changed, it was flushed,
+ * and this use is the miss.
  */
 #include "translate.h"
 #include "access.h"

@@ -3,8 +3,8 @@
  * Running a case.
  *
  * While the workload runs, nothing is written to the report channel: the
- * console interrupts would be inside what is measured. What it prints is kept
- * in memory until it has ended.
+ * console interrupts would be inside the measurement. Its output is kept in
+ * memory until it has ended.
  */
 #include "case.h"
 #include "cgroup.h"
@@ -32,7 +32,7 @@
 #define NOT_STARTED	127	/* the status a shell gives for it */
 #define NOT_JOINED	126
 
-/* What came through one pipe. Beyond the limit it is read and dropped, so that the workload never blocks. */
+/* The bytes from one pipe. Beyond the limit it is read and dropped, so that the workload never blocks. */
 struct output {
 	int fd;
 	size_t length;
@@ -43,7 +43,7 @@ struct output {
 struct ending {
 	int status;		/* as wait4() gives it */
 	int error;		/* errno, when the program could not be started */
-	struct rusage usage;	/* of the program and all that it waited for */
+	struct rusage usage;	/* of the program and all its waited-for children */
 };
 
 static struct output out;
@@ -107,7 +107,7 @@ static _Noreturn void child(const struct job_case *run, char **env, const int pi
 		dup2(null, STDIN_FILENO);
 	dup2(pipes[0][1], STDOUT_FILENO);
 	dup2(pipes[1][1], STDERR_FILENO);
-	/* What a setup program leaves behind is not charged to the cases. */
+	/* The remains of a setup program are not charged to the cases. */
 	if (measured)
 		join_cgroup();
 	execvpe(run->argv[0], run->argv, env);
@@ -156,7 +156,7 @@ static void watch(int pidfd)
 	}
 }
 
-/* Whatever the workload left running would run into the next case: end it, then read what is in the pipes. */
+/* Processes that the workload left would run into the next case: end them, then read the rest of the pipes. */
 static void finish(pid_t pid, struct ending *ending)
 {
 	while (wait4(pid, &ending->status, 0, &ending->usage) < 0 && errno == EINTR)

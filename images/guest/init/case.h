@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Run one case and report it: begin, what it printed, what it did to /proc/vmstat, end. */
+/* Run one case and report it: begin, its output, its changes of /proc/vmstat, end. */
 void case_run(const struct job *job, const struct job_case *run);
 
 /* Run a program that prepares the guest for its cases; false, after a fatal record, when it failed. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The cgroup of the workload's programs: one below the root, for all cases of
- * this guest. Init stays in the root, so that what it keeps of the programs'
- * output is not charged to them.
+ * this guest. Init stays in the root, so that the programs' output in its
+ * memory is not charged to them.
  */
 #include "cgroup.h"
 #include "files.h"

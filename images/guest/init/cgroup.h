@@ -8,8 +8,8 @@
 
 /*
  * Make the cgroup, with the controller that a file such as "memory.max" belongs
- * to, and name the file's path; false, with the reason in it, where the kernel
- * has no such controller.
+ * to, and name the file's path; false, with the reason in it, if the kernel has
+ * no such controller.
  */
 bool cgroup_open(const char *file, char *path, size_t size);
 

@@ -7,7 +7,7 @@
  * JSON lines on a serial port, and switches the guest off. There is no
  * shell, no udev and no other daemon, so nothing runs beside the workload.
  *
- * Whatever goes wrong becomes a record; this program itself never ends, since
+ * Every error becomes a record; this program itself never ends, since
  * the end of PID 1 is a kernel panic and would be blamed on the kernel.
  *
  * Kernel command line: lab.report=NAME chooses the device under /dev that the
@@ -144,9 +144,9 @@ static bool prepare(const struct job *job)
 }
 
 /*
- * All before this is the same for every seed and every choice of cases. The
- * lab may hold the machine here, keep its state, and have it go on with other
- * cases (lab/guests/snapshot.py). A jump ends what QEMU translates as one, so
+ * All before this is the same for every seed and every choice of cases. The lab
+ * may hold the machine here, keep its state, and have it continue with other
+ * cases (lab/guests/snapshot.py). A jump ends QEMU's unit of translation, so
  * that the machine stops before its target.
  */
 __attribute__((noinline)) static void get_ready(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The job: what this guest shall do. /job says how the guest is made ready,
- * which is the same for every seed; /cases says what runs in it then.
+ * The job: the work of this guest. /job says how the guest is made ready,
+ * which is the same for every seed; /cases has the programs that then run in it.
  *
  * Text lines of TAB-separated fields, the first of which is a keyword:
  *
@@ -48,8 +48,8 @@ struct job {
 
 /*
  * The text of /cases. The lab writes that of another seed over it in a guest
- * that goes on from a kept state (lab/guests/snapshot.py), so nothing may have
- * looked at its contents before.
+ * that continues from a kept state (lab/guests/snapshot.py), so nothing may
+ * have looked at its contents before.
  */
 extern char job_cases[JOB_MAX];
 
@@ -59,7 +59,7 @@ bool job_read(struct job *job);
 /* Read /cases, and look at nothing of it. */
 bool job_load_cases(void);
 
-/* Understand what was loaded. */
+/* Parse the loaded text. */
 bool job_take_cases(struct job *job);
 
 #endif

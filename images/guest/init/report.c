@@ -3,7 +3,7 @@
  * The report channel: a terminal device in raw mode, written line by line.
  *
  * Workloads may print anything, so bytes that are not UTF-8 become U+FFFD and
- * control characters are escaped: what leaves here is always valid JSON.
+ * control characters are escaped: the output is always valid JSON.
  */
 #include "report.h"
 

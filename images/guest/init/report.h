@@ -3,7 +3,7 @@
  * The report: one JSON object per line on the report channel.
  *
  * A record is begun, given its fields in order, and ended; only then does it
- * leave. Every line is bounded, whatever a field holds: a long string is cut,
+ * leave. Every line is bounded, for any content of a field: a long string is cut,
  * and callers that must not lose text send it in pieces of REPORT_PIECE.
  */
 #ifndef LAB_REPORT_H

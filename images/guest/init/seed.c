@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* What the seed moves. All of it comes from splitmix64, each thing from a stream of its own. */
+/* The things that the seed moves, all by splitmix64, each from a stream of its own. */
 #include "seed.h"
 
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ static uint64_t draw(uint64_t seed, enum stream stream, uint64_t salt)
 	return splitmix64(splitmix64(splitmix64(seed) + stream) + salt);
 }
 
-/* FNV-1a: a case gets the same phase whichever cases ran before it. */
+/* FNV-1a: a case gets the same phase after any other cases. */
 static uint64_t name_hash(const char *name)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The seed: moves what should not matter.
+ * The seed: moves things that should not matter.
  *
  * A guest that repeats to the last digit repeats its accidents too: which
  * physical page comes first, where the stack starts, how far away the next tick

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Settings. The kernel accepts some values and does something else (fewer huge
- * pages than were asked for, a sysctl clamped to its range), so each is read
- * back and compared; a measurement under other settings than asked is none.
+ * pages than requested, a sysctl clamped to its range), so each is read back
+ * and compared; a measurement under other settings is not the requested one.
  */
 #include "settings.h"
 #include "cgroup.h"
@@ -44,7 +44,7 @@ static const struct {
 
 #define NR_SHOWN	3	/* the first of them are reported unasked */
 
-/* Reported unasked too, where the kernel has them. Nobody sets them by these names. */
+/* Reported without a request, too, if the kernel has them. No setting has these names. */
 static const struct {
 	const char *name;
 	const char *path;
@@ -55,7 +55,7 @@ static const struct {
 	{ "sched.features",	DEBUGFS "sched/features" },
 };
 
-/* One setting, and what became of it. */
+/* One setting, and its outcome. */
 struct attempt {
 	const char *name;
 	const char *value;
@@ -103,7 +103,7 @@ static bool setting_path(const char *name, char *path, size_t size)
 	return false;
 }
 
-/* Cut a text to the only part of it between two brackets; NULL where there is none, or more than one. */
+/* Cut a text to the only part of it between two brackets; NULL if there is none, or more than one. */
 static const char *bracketed(char *text, char open, char close)
 {
 	char *left = strchr(text, open);
@@ -146,7 +146,7 @@ static bool same_word(const char *a, size_t a_length, const char *b, size_t b_le
 	return a_end == a + a_length && b_end == b + b_length && a_number == b_number;
 }
 
-/* Equal word by word: sysctls separate with TABs what is written with spaces. */
+/* Equal word by word: sysctls separate with TABs the words that are written with spaces. */
 static bool same_value(const char *a, const char *b)
 {
 	size_t a_length, b_length;
@@ -206,7 +206,7 @@ static bool apply_file(struct attempt *attempt)
 	return same_value(attempt->now, attempt->value) || reads_back_as(attempt, attempt->now);
 }
 
-/* The scheduler's features are words in one file: NAME, or NO_NAME for one that is off. */
+/* The scheduler's features are words in one file: NAME, or NO_NAME for a feature that is off. */
 static bool apply_feature(struct attempt *attempt)
 {
 	const char *path = DEBUGFS "sched/features", *list;
@@ -230,7 +230,7 @@ static bool same_switch(const char *now, const char *value)
 	       (!strcmp(now, "N") && strchr("0nN", *value) && strlen(value) == 1);
 }
 
-/* Some files take commands and cannot be read: what they accept is all that is known of them. */
+/* Some files take commands and cannot be read: only their acceptance is known. */
 static bool apply_debugfs(struct attempt *attempt)
 {
 	const char *chosen;
@@ -291,7 +291,7 @@ static bool apply_cgroup(struct attempt *attempt)
 	return begins_with_value(attempt->now, attempt->value) || reads_back_as(attempt, attempt->now);
 }
 
-/* The kernel adds security modules of its own, and leaves out the ones that it does not have. */
+/* The kernel adds security modules of its own, and leaves out those that it lacks. */
 static bool check_lsm(struct attempt *attempt)
 {
 	size_t length;
@@ -307,7 +307,7 @@ static bool check_lsm(struct attempt *attempt)
 	return true;
 }
 
-/* What the kernel believes of its CPU, and does about it. */
+/* The kernel's beliefs about its CPU, and its mitigations. */
 static void show_vulnerabilities(void)
 {
 	struct dirent **files;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Settings: what is applied to this guest and is not the kernel image. */
+/* Settings: the properties of this guest outside the kernel image. */
 #ifndef LAB_SETTINGS_H
 #define LAB_SETTINGS_H
 
 #include <stdbool.h>
 
-/* Keep khugepaged and proactive compaction out of the cases, where the kernel has them. */
+/* Keep khugepaged and proactive compaction out of the cases, if the kernel has them. */
 void settings_calm(void);
 
 /* Apply a setting and read it back; reports the value in force, or why it was refused. */
@@ -19,7 +19,7 @@ bool setting_apply(const char *name, const char *value);
  */
 void settings_wait_idle(void);
 
-/* Report the settings every measurement of memory depends on, asked for or not. */
+/* Report the settings that every measurement of memory depends on, requested or not. */
 void settings_show(void);
 
 #endif
