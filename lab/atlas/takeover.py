@@ -47,7 +47,7 @@ class TakenOver:
 
     @property
     def columns(self) -> list[Column]:
-        """The columns of which something is taken over, in the order of the atlas."""
+        """The columns from which the atlas takes cells, in its order."""
         ids = {column for column, _ in self.sheets}
         return [column for column in self.atlas.columns if column.id in ids] if self.atlas else []
 

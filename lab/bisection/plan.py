@@ -33,12 +33,12 @@ class BisectPlan(CommonPlan, frozen=True, kw_only=True):
     selection: the workload and its cases, as `lab ab` takes them.
     case: None until the ends have shown the case that changed most.
     suite: the suite that this case is chosen from; until then `workload` and `selection` are its name.
-    metric: `cycles` or `instructions`, by which the workload's own one is counted, or a name; None for the primary one.
+    metric: `cycles` or `instructions`, the unit of the workload's own one, or a name; None for the primary one.
     seeds: the exact number; None for as many as the ends need.
     probes: the number of commits to measure between ends that are alike.
     panics: the meaning of a kernel panic in the workload.
     command: the command line that started it.
-    run: the command of which it matters only whether it works in the guest; None if a metric decides.
+    run: the command that decides by working in the guest or failing; None if a metric decides.
     layouts_sd: of the logs of kernels that differ in their layout alone, by this host's certificates of builds; None
     without such certificates.
     inside: True if a search of packages continues among the commits between their sources.

@@ -177,7 +177,7 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
 def omissions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
     """The taken hunks to leave out: they have a line at which a build fails, or are next to it in its file.
 
-    If there are none, the hunks that have a name of it.
+    If there are none, the hunks with a name from the complaint.
     """
     found = [number for number, _ in _near(difference, taken, said, taken_ones=True)]
     if not found:

@@ -23,8 +23,8 @@ PREFIX = "vulnerability."
 _VERDICT = re.compile(r"^(mitigation|vulnerable)\b[:;]?\s*|\s+attempted$")
 
 # Nothing that a guest without threads and without guests of its own executes; the entries of pages that are not
-# present, which every kernel inverts; and the filled return stack, of which kernels decide by their version: older
-# ones fill it on every CPU.
+# present, which every kernel inverts; and the filled return stack, which depends on the kernel's version: older ones
+# fill it on every CPU.
 _IDLE = re.compile(
     r"$|not affected|unknown|no mitigations|no microcode|kvm: |pte inversion|ibpb before exit to userspace|smt |stibp"
     r"|rsb filling|pbrsb-eibrs: |[a-z0-9]+: (disabled|not affected|vulnerable)"

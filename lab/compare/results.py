@@ -244,7 +244,7 @@ class Robustness(Record, frozen=True, kw_only=True):
 
     @property
     def machines(self) -> str:
-        """`holds on all three machines`, or on which; with the change on each other one."""
+        """`holds on all three machines`, or their names; with the change on each other one."""
         if not self.others:
             return "other machines were not measured"
         changes = {name: "failed" if ratio is None else percent(ratio) for name, ratio in self.others.items()}

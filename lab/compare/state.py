@@ -126,7 +126,7 @@ _CODE_APART = 0.002
 """The least share of the program's own instructions that a line between arms names."""
 
 _SEEDS_APART = 0.01
-"""The same between seeds of one arm, some of which are always a few instructions apart."""
+"""The same between seeds of one arm: some are always a few instructions apart."""
 
 _UNKNOWN = "code without a name"
 

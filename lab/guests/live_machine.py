@@ -222,7 +222,7 @@ def _composed(argv: tuple[str, ...], kernel: Path, root: Path, timeout_s: float)
         return tuple(qemu_argv(printed.decode(errors="replace")))
 
 
-# ---- the root that virtme-ng wants to see: a folder with a shell in it, from which nothing is read while measuring
+# ---- the root that virtme-ng wants to see: a folder with a shell in it; nothing reads it while measuring
 
 
 # The mount points of a guest: an image has only its packages' folders.

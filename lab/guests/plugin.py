@@ -172,7 +172,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="window", forbid_unknown_fields=True):
-    """One measurement: everything that was executed, and by whom.
+    """One measurement: all executed work by context.
 
     With several vCPUs all counts as the program's; if they contend, the work in its operations. Counters
     that are not part of the model are missing, not zero.

@@ -15,7 +15,7 @@ from lab.core.records import Record
 from lab.stats import evidence
 
 MEDIAN_FROM = 3
-"""Iterations from which a boot's number is their median, which one outlier cannot move far."""
+"""The number of iterations from which on a boot's number is their median, which one outlier cannot move far."""
 
 MOST_WARM = 3
 MOST_ITERATIONS = 10

@@ -216,7 +216,7 @@ class Image(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One boot: of which image, when (seconds on the host's clock), and the log of its metric."""
+    """One boot: its image, its time (seconds on the host's clock), and the log of its metric."""
 
     commit: int
     at_s: float

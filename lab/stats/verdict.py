@@ -172,12 +172,12 @@ class _Rules(NamedTuple):
 
     @property
     def equal_from(self) -> int:
-        """Pairs from which equal numbers decide."""
+        """The number of pairs from which on equal numbers decide."""
         return FIRST_LOOK_SEEDS if self.exact else SAME_ROUNDS
 
     @property
     def same_from(self) -> int:
-        """Pairs from which numbers with spread can be the same."""
+        """The number of pairs from which on numbers with spread can be the same."""
         return FIRST_LOOK_ROUNDS if self.exact else SAME_ROUNDS
 
     def pairs(self, n: int) -> str:
