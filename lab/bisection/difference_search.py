@@ -154,7 +154,7 @@ class Search:
                 break
             seen.add(following)
             mix = following
-            result = self._result(mix, left, "with what the build missed" if more else "without what does not build")
+            result = self._result(mix, left, "with the missing parts" if more else "without what does not build")
         return mix, result
 
     # ---- the smallest mix

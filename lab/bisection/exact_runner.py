@@ -456,7 +456,7 @@ def choose_case(session: Session, work: Work) -> None:
 
 def _too_short(session: Session, until: str) -> Undecided:
     return Undecided(
-        f"the budget was used up before {until}; what was measured is kept",
+        f"the budget was used up before {until}; its measurements are kept",
         hint=f"go on by `lab bisect resume {session.name}`",
     )
 

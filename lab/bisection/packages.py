@@ -67,7 +67,7 @@ def advice(plan: BisectPlan, before: Candidate, culprit: Candidate) -> str:
     old, new = pairs[-1]
     first, last = parse(old).body, parse(new).body
     if first == last:
-        return f"both were made from {first}: it is in what the distributor changed"
+        return f"both were made from {first}: it is in the distributor's changes"
     add = shlex.join(["lab", "tree", "add", trees.STABLE, "--name", "stable"])
     search = shlex.join(SourceRange("stable", old, new).argv(plan))
     return f"no tree known here leads from {first} to {last}; {add}; {search}"

@@ -280,7 +280,7 @@ def plan_for(
 ) -> BisectPlan:
     """A plan for two ends."""
     if not request.workload and not request.suite:
-        raise UserError("what is to be measured? give --workload NAME[:CASE], --suite NAME, or a --recipe")
+        raise UserError("nothing to measure; give --workload NAME[:CASE], --suite NAME, or a --recipe")
     if request.workload and request.suite:
         raise UserError("--suite and --workload exclude each other", hint="leave one of them out")
     if request.run is not None and request.model is None:

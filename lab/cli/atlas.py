@@ -25,11 +25,11 @@ _plan = click.option(
     "--plan",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The plan (default: the one that comes with the lab).",
+    help="The plan (default: the lab's own).",
 )
 _data = click.option(
     "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
-    help="An atlas (default: the one that comes with the lab).",
+    help="An atlas (default: the lab's own).",
 )  # fmt: skip
 _arch = click.option(
     "--arch", default=architecture.DEFAULT, show_default=True, metavar="NAME", help="The architecture of the kernels."

@@ -205,7 +205,7 @@ def _require_inputs_changed(plan: Plan) -> None:
         shown = ", ".join(map(markdown.code, names[:_FILES_NAMED])) + (", ..." if len(names) > _FILES_NAMED else "")
         raise Nothing(
             "nothing to measure",
-            f"No kernel is built from what changed ({plural(len(names), 'file')}): {shown}."
+            f"No kernel is built from the changed files ({plural(len(names), 'file')}): {shown}."
             if names
             else "The change and its base have the same files.",
         )
@@ -252,7 +252,7 @@ def _limit(work: Work) -> Iterator[None]:
     except _OverBudget:
         raise HostFailed(
             "the budget was used up before both kernels were built",
-            hint="give it more; where the cache is kept, the next run goes on from the objects of this one",
+            hint="give it more; if the cache is kept, the next run continues with the objects of this one",
         ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -98,7 +98,7 @@ def status(name: str | None, as_json: bool) -> None:
 @nightly.command()
 @click.argument("name", metavar="[PLAN]", required=False)
 @click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder.")
-@click.option("--url", metavar="URL", help="Where the site will be, for the links of its feed.")
+@click.option("--url", metavar="URL", help="The site's address, for the links of its feed.")
 @options.database
 def site(name: str | None, output: Path, url: str | None, database: str | None) -> None:
     """Write a static site: trends with their steps, each night, each change with its bisection, a feed.

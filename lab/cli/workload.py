@@ -40,7 +40,7 @@ def render(workload: Workload, width: int = UNBOUND) -> str:
         lines += ["", f"a group selects its cases (--workload {workload.name}:{next(iter(workload.groups))}):"]
         lines += columns([(f"  {name}", plural(len(cases), "case")) for name, cases in workload.groups.items()])
     if workload.case_pattern:
-        lines += ["", f"any other case of this form can be asked for:\n  {workload.case_pattern}"]
+        lines += ["", f"any other case of this form can be chosen:\n  {workload.case_pattern}"]
     if workload.case_files:
         lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
     lines += ["", "exact mode does not see (`unseen` names a case that is about one of these):"]

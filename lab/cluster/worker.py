@@ -49,7 +49,7 @@ _DIFFERENCES = {
     "lab": "the lab itself",
     "qemu": "QEMU",
     "parameters": "a machine of exact mode (machines/ARCH/exact.toml)",
-    "plugin": "the cost plugin, or what compiles it",
+    "plugin": "the cost plugin, or its compiler",
 }
 
 

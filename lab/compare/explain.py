@@ -401,7 +401,7 @@ def cpu_of_result(
     """The CPU that a result's guests saw, and the features that its kernels ask for. machine: another's."""
     if result.live is not None:
         raise UserError(
-            f"{result.result} was measured in live mode, where guests see the host's CPU",
+            f"{result.result} was measured in live mode, in which guests see the host's CPU",
             hint="give --base and --test in place of a result",
         )
     plan = result_folders.load_plan(folder)

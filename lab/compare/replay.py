@@ -60,7 +60,7 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
     stored = matrix_results.load_result(folder) if is_matrix else result_folders.load_result(folder)
     if isinstance(stored, AbResult) and stored.live is not None:
         raise UserError(
-            f"{stored.result} was measured in live mode, where no two runs are equal to the last digit",
+            f"{stored.result} was measured in live mode, in which no two runs are equal to the last digit",
             hint=f"measure again: {stored.reproduce}",
         )
     before = runs.load_all(folder)

@@ -161,7 +161,7 @@ def kept(folder: Path, progress: Progress) -> Iterator[None]:
         runs = sum(len(list((folder / kind_of_guest).glob("*.json"))) for kind_of_guest in ("runs", "boots"))
         if folder.parent == results_dir() and _is_empty(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            progress.log("stopped before anything was measured; what was downloaded and compiled is kept")
+            progress.log("stopped before any measurement; downloads and compiled objects are kept")
         elif not _is_impossible(error):
             progress.log(
                 f"stopped; {runs} run{' is' if runs == 1 else 's are'} kept. To go on: {resume_command(folder)}"

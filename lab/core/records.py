@@ -78,7 +78,7 @@ def is_changed(path: Path) -> bool:
 def require_unchanged(path: Path) -> None:
     """Raise `HostFailed` for a file that has changed since it was sealed; a file without a seal counts as sound."""
     if is_changed(path):
-        raise HostFailed(f"{path} is not what was written", hint="the disk or somebody changed it; measure again")
+        raise HostFailed(f"{path} is not what was written", hint="the disk or a program changed it; measure again")
 
 
 def is_sealed(path: Path) -> bool:

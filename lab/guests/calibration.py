@@ -236,7 +236,7 @@ def _memory(state: _Fit) -> None:
         raise Unclear("every run was disturbed")
     reading, first = points[1].reading(), _l1(state).value
     if state.samples.facts.get("arena_bytes", 0) // 4 < 2 * _bytes_of(state, "llc"):
-        state.notes.append("memory: the last level may hold a part of what was measured")
+        state.notes.append("memory: the last level may hold a part of the measured memory")
     state.keep("memory_cycles", reading)
     state.cost(
         "memory", reading.value - first, _words(reading, f"{reading.value:.0f} cycles, less {first:.1f} for L1d")
@@ -309,7 +309,7 @@ def _walk_4k(state: _Fit, fits: dict[str, TlbFit]) -> None:
     state.cost("walk_fetch", fetch, "l2_hit: the entries of so many pages are in L2")
     pages = [series.reading() for x, series in state.samples.over("tlb_4k").items() if x >= found.second.high]
     low, high = (statistics.median(getattr(one, end) / one.value for one in pages) for end in ("low", "high"))
-    words = "beyond a second-level hit, less walk_fetch; it depends on where page tables happen to lie"
+    words = "beyond a second-level hit, less walk_fetch; it depends on the places of page tables"
     state.cost("walk_4k", found.walk - fetch, f"{found.walk * low:.0f} to {found.walk * high:.0f}; {words}")
 
 
@@ -395,7 +395,7 @@ def _cache(state: _Fit, level: str) -> Cache:
             state.keep(f"{level}_reach_kib", kept)
             state.notes.append(
                 f"{level}: a chain of loads stays in it up to {reach.low >> 10} KiB, where CPUID says {kib} KiB: "
-                "others use it too, and the file has what is left"
+                "others use it too, and the file has the rest"
             )
             sets = math.lcm(ways, 16) // 16  # in KiB: the rest has whole sets too
             kib = max(1, round(reach.value / 1024 / sets)) * sets
@@ -491,7 +491,7 @@ def _classes(state: _Fit) -> None:
         "return_branch": partial(one, "return_branch", "call", 3, "call, ret and jmp, predicted,"),
         "misprediction": misprediction,
         "segment": segment,
-        "cpuid": partial(alone, "cpuid", "leaf 0, with what a hypervisor does about it"),
+        "cpuid": partial(alone, "cpuid", "leaf 0, with a hypervisor's work on it"),
         "time": partial(one, "time", "rdtsc", 1, "rdtsc", beside=["rdtscp"]),
         "state": registers,
     }

@@ -255,7 +255,7 @@ def _smt(root: Path) -> HostFact:
         return _ok("SMT", control, f"no CPU shares a core with another ({control})")
     if active is None:
         return _limited("SMT", control, "cannot be read", "turn it off in the firmware")
-    text = "on: what runs on a sibling slows its CPU down; the arms never share a core, other programs may"
+    text = "on: a program on a sibling slows its CPU down; the arms never share a core, other programs may"
     return _limited("SMT", control, text, f"{FIX} --without-smt")
 
 
@@ -324,7 +324,7 @@ def _throttling(root: Path, cpus: Sequence[int]) -> HostFact:
     count = throttles(root, cpus)
     if count is None:
         return _limited(
-            "throttling", "unknown", "nobody counts here how often CPUs get too hot", "measure on bare metal"
+            "throttling", "unknown", "no counter here says how often CPUs get too hot", "measure on bare metal"
         )
     if count == 0:
         return _ok("throttling", "0", "no CPU was ever too hot")

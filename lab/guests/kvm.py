@@ -77,7 +77,7 @@ def accelerator(
         return "tcg"
     if DEVICE.exists() and not _is_known(qemu):
         if wanted == "auto" and not measuring:
-            progress.log_once("the guest is emulated: nobody tried KVM yet (`lab doctor` does, or --accel kvm)")
+            progress.log_once("the guest is emulated: KVM was not tried yet (`lab doctor` does, or --accel kvm)")
             return "tcg"
         progress.log("trying KVM: a kernel is booted under it; this can take minutes, and is kept")
     try:

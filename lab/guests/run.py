@@ -299,7 +299,7 @@ def _require_complete(ended: GuestExit, report: GuestReport) -> None:
             GuestFailure.QEMU_DIED,
             f"QEMU died by signal {-ended.status} ({signal.Signals(-ended.status).name}) while it ran this kernel: "
             f"{ended.complaints[-1] if ended.complaints else 'no message'}",
-            hint="a kernel can do that to QEMU, by what it writes to devices; another QEMU (--qemu) may stand it",
+            hint="a kernel can do that to QEMU, by its writes to devices; another QEMU (--qemu) may stand it",
             log=log.with_name("qemu.log"),
         )
     if ended.status != 0:

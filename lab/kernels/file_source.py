@@ -86,9 +86,9 @@ class FileSource(Record, frozen=True, kw_only=True, tag="file", omit_defaults=Tr
         """Name its package, if it is known."""
         if self.package:
             yield f"The kernel of the package {self.package}, not changed ({Path(self.path).name}, SHA-256"
-            yield f"{self.sha256}). Its distribution has the source; who passes this bundle on must, too."
+            yield f"{self.sha256}). Its distribution has the source; anyone who passes this bundle on must, too."
         else:
-            yield "A file that was given to the lab, which does not know its source. Who passes this bundle on"
+            yield "A file that was given to the lab, which does not know its source. Anyone who passes this bundle on"
             yield "must."
         if self.address:
             yield f"Downloaded from {self.address}"

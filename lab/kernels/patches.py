@@ -213,7 +213,7 @@ def _series(thread: Sequence[_Mail], name: str, version: int) -> list[Patch]:
             hint="save the whole thread, or give single patches one by one: REV+FIRST.patch+SECOND.patch",
         )
     if twice := next((number for number in numbers if numbers.count(number) > 1), None):
-        raise UserError(f"{name} has two different mails {twice}/{total}", hint="save the one that is meant, by itself")
+        raise UserError(f"{name} has two different mails {twice}/{total}", hint="save the right one by itself")
     return [_patch(mail, name, thread) for mail in mails]
 
 

@@ -117,7 +117,7 @@ class CulpritSearch:
         except DiskFull:
             raise
         except LabError as error:
-            return [replace(event, text=f"nobody measured whether the culprit explains more: {error.message}")]
+            return [replace(event, text=f"it was not measured whether the culprit explains more: {error.message}")]
         explained = [case for case in event.cases if case.name in names]
         rest = [case for case in event.cases if case.name not in names]
         if not explained or not rest:

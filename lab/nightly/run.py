@@ -49,7 +49,7 @@ def _run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     earlier = nights[:-1] if begun else nights
     if begun and [one.key for one in nights[-1].branches] == [one.key for one in plan.branch]:
         night = nights[-1]
-        work.progress.log(f"night {number} ({date}) goes on where it stopped")
+        work.progress.log(f"night {number} ({date}) continues where it stopped")
     else:
         night = _new_night(plan, number, date, earlier)
         work.progress.log(f"night {number} ({date}) of {plan.name}: {len(plan.branch)} branches")
@@ -74,7 +74,7 @@ def _new_night(plan: NightlyPlan, number: int, date: str, earlier: list[Night]) 
     last = max((night.date for night in earlier), default="")
     notes = [f"the clock went back: it says {date}, and a night before was {last}"] if date < last else []
     if lost := record.unread(plan.name, earlier):
-        notes.append(f"{', '.join(lost)} cannot be read: what was found then may be told again")
+        notes.append(f"{', '.join(lost)} cannot be read: its findings may be reported again")
     branches = [BranchNight(tree=branch.key[0], branch=branch.key[1]) for branch in plan.branch]
     return Night(
         plan=plan.name, number=number, date=date, started=records.now(), notes=notes, branches=branches

@@ -78,7 +78,7 @@ def text(status: Status) -> Iterator[str]:
     for event in status.broken:
         yield visible(f"broken  {line(event)}")
     if status.unread:
-        yield visible(f"unknown {', '.join(status.unread)} cannot be read: what changed then is not known")
+        yield visible(f"unknown {', '.join(status.unread)} cannot be read: its changes are not known")
     elif not status.open and not status.broken:
         yield "nothing is open"
 

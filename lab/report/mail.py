@@ -172,7 +172,7 @@ def _to_do(change: Change) -> Iterator[str]:
     """Advice for the sender before sending, visible at the top."""
     yield "<<DRAFT, not sent. Before you send it:"
     yield from _item("check that mainline has it, and that reverting the change cures it")
-    yield from _item("read all of it, fill in what is marked like this, delete this paragraph")
+    yield from _item("read all of it, fill in the parts marked like this, delete this paragraph")
     for note in change.notes:
         yield from _item(note)
     yield ">>"

@@ -170,7 +170,7 @@ def _movers(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
             metric = f"{c.name}, {wording.unit(c, result, versions=False)}"
             rows.append((code(case.name), code(metric), shown(c.base), shown(c.test), wording.change(c)))
     if len(rows) > 1:
-        yield from _fold("What moved in the cases that changed", rows, right=(2, 3, 4))
+        yield from _fold("Movements in the cases that changed", rows, right=(2, 3, 4))
 
 
 def why(reason: CaseExplanation) -> str:

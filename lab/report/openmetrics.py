@@ -21,7 +21,7 @@ _RATIOS: tuple[tuple[str, str, Callable[[Comparison], float | None]], ...] = (
 def comparison(comparisons: Comparisons) -> str:
     """All families, each with the samples of all results."""
     lines: list[str] = []
-    lines += family("lab_result", "info", "What was compared, and around what.")
+    lines += family("lab_result", "info", "The comparison, and its surroundings.")
     for item in comparisons.items:
         lines.append(sample("lab_result_info", _about(item, comparisons), 1))
     lines += family("lab_result_verdict", "stateset", "The verdict over all cases.")

@@ -60,7 +60,7 @@ def _build(kernel: Kernel, folder: Path) -> Iterator[str]:
     yield f"Built with: {build.inputs.compiler}"
     yield f"            {build.inputs.linker}"
     yield ""
-    yield "Build, from the source's folder (here is where this file is):"
+    yield "Build, from the source's folder (here is this file's folder):"
     yield f"  mkdir ../out && cp here/{CONFIG} ../out/.config"
     yield f"  {make_command(build, kernel.guest_architecture.images)}"
 
