@@ -136,8 +136,8 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line that moved between vCPUs in operations of a window: its physical address, and a virtual one.
 
-    held, holds: of a lock, the thousandths of cycles for which it was held in all, and how often.
-    cache, size, slab: of a slab's object, the name of its cache, its bytes, and the slab's beginning.
+    held, holds: of a lock, thousandths of cycles that it was held in all, and how often.
+    cache, size, slab: of a slab's object, the name of its cache, its bytes, and where the slab begins.
     readers, writers: vCPUs, one bit each. queued, waited: thousandths of cycles until it had arrived, and until a loop
     that looked at it continued.
     """
