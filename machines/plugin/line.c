@@ -7,6 +7,7 @@
  * cause came before. A page that another vCPU had freed is no meeting.
  */
 #include "line.h"
+#include "round.h"
 #include "cache.h"
 #include "context.h"
 #include "memory.h"
@@ -42,6 +43,7 @@ struct meeting {
 	uint64_t arrives;		/* when its last move ends */
 	uint64_t fresh[VCPUS_MAX];	/* bytes that others have written since the vCPU lost it */
 	struct use *unproved[VCPUS_MAX];	/* a move not known to be essential */
+	struct line_site *loaded[VCPUS_MAX];	/* the load that brought it, if the vCPU has not used it since */
 	uint64_t met;			/* moves in the window, with the first */
 	uint64_t moves, essential, queued, waited;
 	uint64_t taken[VCPUS_MAX];	/* the clock, when a function that takes locks accessed it last; 0: not held */
@@ -140,7 +142,7 @@ static struct use *use_of(struct meeting *meeting, const struct line_site *at, u
 	return use;
 }
 
-static void move(struct meeting *meeting, const struct line_site *at, bool store, uint64_t bytes)
+static void move(struct meeting *meeting, struct line_site *at, bool store, uint64_t bytes)
 {
 	enum mode mode = (enum mode)at->site->mode;
 	uint64_t waits = meeting->arrives > account->clock ? meeting->arrives - account->clock : 0;
@@ -152,6 +154,11 @@ static void move(struct meeting *meeting, const struct line_site *at, bool store
 	if (waits)
 		charge_times(at->site->block, CHARGE_QUEUED, waits);
 	charge(at->site->block, CHARGE_MOVE);
+	if (!store) {
+		meeting->loaded[running] = at;
+		if (at->leads)
+			round_keep();
+	}
 	meeting->arrives = account->clock;
 	if (!counts)
 		return;
@@ -202,6 +209,16 @@ static void note_hold(struct meeting *meeting, const struct line_site *at, bool 
 	}
 }
 
+/* A load whose value a compare-and-exchange rests on, as in a loop that counts users. */
+static void learn(struct meeting *meeting, const struct line_site *at)
+{
+	struct line_site **load = &meeting->loaded[running];
+
+	if (*load && at->atomic)
+		(*load)->leads = true;
+	*load = NULL;
+}
+
 static void written(struct line *line, uint64_t bytes)
 {
 	struct meeting *meeting = line->meeting;
@@ -224,7 +241,7 @@ static void on_line(unsigned int told, qemu_plugin_meminfo_t info, uint64_t addr
 {
 	struct qemu_plugin_hwaddr *physical = qemu_plugin_get_hwaddr(info, address);
 	bool store = qemu_plugin_mem_is_store(info);
-	const struct line_site *at = data;
+	struct line_site *at = data;
 	unsigned int size = 1U << qemu_plugin_mem_size_shift(info);
 	struct meeting *meeting;
 	uint64_t where, bytes;
@@ -240,6 +257,8 @@ static void on_line(unsigned int told, qemu_plugin_meminfo_t info, uint64_t addr
 	line = find(where >> LINE_SHIFT);
 	mine = line->holders & me;
 	others = line->holders & ~me;
+	if (line->meeting)
+		learn(line->meeting, at);
 	if (others && (store || (!mine && line->owner != NOBODY && line->owner != (int)running)))
 		move(meeting_of(line, where >> LINE_SHIFT), at, store, bytes);
 	meeting = line->meeting;
@@ -278,7 +297,7 @@ void line_watch(struct qemu_plugin_insn *insn, const struct site *site, size_t i
 		make();
 	if (!block->lines)
 		block->lines = memory_get(block->length, sizeof(*block->lines));
-	block->lines[index] = (struct line_site){ site, pc, atomic, hold_part(pc) };
+	block->lines[index] = (struct line_site){ .site = site, .pc = pc, .atomic = atomic, .part = hold_part(pc) };
 	qemu_plugin_register_vcpu_mem_cb(insn, on_line, QEMU_NO_REGISTERS, QEMU_ALL, &block->lines[index]);
 }
 

@@ -20,6 +20,7 @@ struct line_site {
 	const struct site *site;
 	uint64_t pc;
 	bool atomic;
+	bool leads;		/* a load, and the vCPU's next access of the line was an atomic */
 	enum lock_part part;
 };
 

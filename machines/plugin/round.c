@@ -31,6 +31,11 @@ static void **current_cpu;	/* QEMU's, of this thread */
 static bool halted[VCPUS_MAX];
 static bool begun;
 static bool asked;
+static enum {
+	KEEPS_NONE,
+	KEEPS_LINE,	/* the vCPU has another block for what it loaded a line for */
+	KEPT_LINE,	/* once a turn, or a walk through lines of others would never end it */
+} keeping;
 static uint64_t round_end;	/* thousandths of cycles */
 
 bool rounds_make(unsigned int count)
@@ -90,6 +95,7 @@ static void begin_turn(unsigned int vcpu, struct block *block)
 		round_end += quantum();
 	begun = true;
 	asked = false;
+	keeping = KEEPS_NONE;
 	vcpu_select(vcpu);
 	context_select(vcpu);
 	begin = round_end - quantum();
@@ -116,6 +122,10 @@ static void on_turn(unsigned int told, void *data)
 	account->clock += block->clock;
 	if (account->clock < round_end)
 		return;
+	if (keeping == KEEPS_LINE) {
+		keeping = KEPT_LINE;
+		return;
+	}
 	if (!asked) {
 		asked = true;
 		if (nr_vcpus > 1)
@@ -125,6 +135,13 @@ static void on_turn(unsigned int told, void *data)
 		round_end = account->clock + quantum();
 		asked = false;
 	}
+}
+
+/* Who has waited for a line to load it has it for a moment: the stores of others come later, in modelled time too. */
+void round_keep(void)
+{
+	if (keeping == KEEPS_NONE)
+		keeping = KEEPS_LINE;
 }
 
 void on_halt(unsigned int told, void *unused)

@@ -15,6 +15,9 @@
 /* False, with a line on stderr, if QEMU does not export the needs of rounds, or there are too many vCPUs. */
 bool rounds_make(unsigned int count);
 
+/* The vCPU that runs has waited for a line to load it: its turn goes on for another block. */
+void round_keep(void);
+
 /* At translation, before anything else of the block. */
 void round_watch(struct qemu_plugin_tb *tb, struct block *block);
 

@@ -14,15 +14,14 @@
  * seed. Prints one line of JSON.
  */
 #include <lab/mark.h>
+#include <lab/peer.h>
 #include <lab/proc.h>
 #include <lab/program.h>
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -33,12 +32,10 @@
 #define TRIPS		32	/* to the peer and back: the order of preemption changes seldom */
 #define TURNS		375000	/* of a loop of three instructions: 18 ms of a guest's time, some slices */
 
-struct kind;
-
 static void ping_pong(void);
 static void compute(void);
-static void echo(const struct kind *kind);
-static void compute_for_ever(const struct kind *kind);
+static void echo(void);
+static void compute_for_ever(void);
 
 /*
  * One case. levels: of the program's group below the root. peers: other tasks;
@@ -48,7 +45,7 @@ static void compute_for_ever(const struct kind *kind);
 struct kind {
 	const char *name;
 	void (*run)(void);
-	void (*peer)(const struct kind *kind);
+	void (*peer)(void);
 	int levels, weight;
 	int peers, peer_levels, peer_weight;
 	int count;	/* operations in the window */
@@ -124,25 +121,17 @@ static void enter(const char *side, const char *name, int levels, int weight)
 	write_file(folder, "cgroup.procs", "0");
 }
 
-/* A process that ends with this one. */
-static void start_peer(const struct kind *kind)
+/* data: the case. */
+static void be_peer(const void *data)
 {
-	pid_t parent = getpid(), child = fork();
+	const struct kind *kind = data;
 
-	if (child < 0)
-		program_cannot("cannot start a process");
-	if (child)
-		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (kind->peer_levels)
 		enter("peer", kind->name, kind->peer_levels, kind->peer_weight);
-	/* The parent may have ended before that. */
-	if (getppid() == parent)
-		kind->peer(kind);
-	_exit(PROGRAM_CANNOT);
+	kind->peer();
 }
 
-static void echo(__attribute__((unused)) const struct kind *kind)
+static void echo(void)
 {
 	char byte;
 
@@ -165,7 +154,7 @@ static void compute(void)
 		__asm__ volatile("" : "+r"(i));
 }
 
-static void compute_for_ever(__attribute__((unused)) const struct kind *kind)
+static void compute_for_ever(void)
 {
 	for (;;)
 		compute();
@@ -178,7 +167,7 @@ static void prepare(const struct kind *kind)
 	if (pipe(there) || pipe(back))
 		program_cannot("cannot make a pipe");
 	for (int i = 0; i < kind->peers; i++)
-		start_peer(kind);
+		peer_start(be_peer, kind);
 }
 
 static long long own_time_ns(void)

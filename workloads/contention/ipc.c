@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static int set = -1;
@@ -64,6 +65,26 @@ static void futex_run(struct worker *worker)
 	MUST(syscall(SYS_futex, &common->apart[worker->id].word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0));
 }
 
+/* The word is another one than the caller expects: it takes the bucket's lock and returns. */
+static void futex_wait_run(struct worker *worker)
+{
+	long result = syscall(SYS_futex, &common->apart[worker->id].word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 1, NULL,
+			      NULL, 0);
+
+	if (!result || errno != EAGAIN)
+		program_cannot("futex did not refuse to wait");
+}
+
+static void timer_run(struct worker *worker)
+{
+	struct sigevent none = { .sigev_notify = SIGEV_NONE };
+	int timer;
+
+	(void)worker;
+	MUST(syscall(SYS_timer_create, CLOCK_MONOTONIC, &none, &timer));
+	MUST(syscall(SYS_timer_delete, timer));
+}
+
 static void nothing(int number)
 {
 	(void)number;
@@ -93,6 +114,8 @@ const struct operation ipc_operations[] = {
 	{ .name = "pipe", .workers = PROCESSES, .run = pipe_run, .prepare = own_pipe },
 	{ .name = "poll", .workers = THREADS, .run = poll_run, .prepare = own_pipe },
 	{ .name = "futex", .workers = THREADS, .run = futex_run },
+	{ .name = "futex-wait", .workers = THREADS, .run = futex_wait_run },
+	{ .name = "timer", .workers = PROCESSES, .run = timer_run },
 	{ .name = "signal", .workers = THREADS, .run = signal_run, .prepare = handled },
 	{ .name = "yield", .workers = PROCESSES, .run = yield_run },
 	{ .name = NULL },

@@ -3,6 +3,8 @@
 #include "operations.h"
 
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MAPPED	(16 * PAGE)
 
@@ -37,10 +39,22 @@ static void mmap_run(struct worker *worker)
 	MUST(munmap(mapped(MAPPED, PROT_READ | PROT_WRITE), MAPPED));
 }
 
+/* The child is on its parent's CPU, and has an address space until it ends. */
+static void fork_run(struct worker *worker)
+{
+	pid_t child = (pid_t)MUST(fork());
+
+	(void)worker;
+	if (!child)
+		_exit(0);
+	MUST(waitpid(child, NULL, 0));
+}
+
 const struct operation memory_operations[] = {
 	{ .name = "fault", .workers = PROCESSES, .run = fault_run, .settle = own_memory },
 	{ .name = "fault-t", .workers = THREADS, .run = fault_run, .settle = own_memory },
 	{ .name = "mmap", .workers = PROCESSES, .run = mmap_run },
 	{ .name = "mmap-t", .workers = THREADS, .run = mmap_run, .count = 100 },
+	{ .name = "fork", .workers = PROCESSES, .run = fork_run, .count = 100 },
 	{ .name = NULL },
 };

@@ -18,10 +18,10 @@
 #include "latency.h"
 
 #include <lab/mark.h>
+#include <lab/peer.h>
 #include <lab/program.h>
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -45,21 +45,6 @@ long offered(const char *call, long result)
 	if (errno == ENOSYS || errno == EPERM || errno == EINVAL)
 		program_unsupported(call, strerror(errno));
 	program_cannot("%s failed", call);
-}
-
-void start_process(void (*run)(void))
-{
-	pid_t parent = getpid(), child = fork();
-
-	if (child < 0)
-		program_cannot("cannot start a process");
-	if (child)
-		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* The parent may have ended before that. */
-	if (getppid() == parent)
-		run();
-	_exit(PROGRAM_CANNOT);
 }
 
 /* The first version of the kernel's struct sched_attr; headers that have it exclude each other. */
@@ -87,7 +72,7 @@ void use_fifo(void)
 	use_schedule((struct schedule){ .policy = SCHED_FIFO, .priority = 1 });
 }
 
-static void spin(void)
+static void spin(__attribute__((unused)) const void *none)
 {
 	for (;;)
 		__asm__ volatile("" ::: "memory");
@@ -133,7 +118,7 @@ static void measure(const struct kind *kind)
 	if (kind->prepare)
 		kind->prepare();
 	if (kind->company != NOBODY)
-		start_process(spin);
+		peer_start(spin, NULL);
 	if (kind->company == A_FILLER)
 		use_fifo();
 	run(kind, 0, WARM_UP, &state);

@@ -29,9 +29,6 @@ extern const struct kind timer_kinds[], wake_kinds[];
 /* The result of a call that a kernel may lack: the end of the program if it is negative. */
 long offered(const char *call, long result);
 
-/* A process that ends with this one. What it runs must not return. */
-void start_process(void (*run)(void));
-
 /* Ask for slices of a tenth of a millisecond. Kernels before v6.12 ignore it. */
 void use_short_slices(void);
 

@@ -5,6 +5,7 @@
  */
 #include "latency.h"
 
+#include <lab/peer.h>
 #include <lab/program.h>
 
 #include <linux/futex.h>
@@ -29,7 +30,7 @@ static void (*become)(void);
 static int ends[2];
 static sigset_t signals;
 
-static void waiting_process(void)
+static void waiting_process(__attribute__((unused)) const void *none)
 {
 	if (become)
 		become();
@@ -44,7 +45,7 @@ static void start_waiting(void (*wait)(void))
 		program_cannot("cannot map a page");
 	shared->seen = 0;
 	wait_once = wait;
-	start_process(waiting_process);
+	peer_start(waiting_process, NULL);
 	while (!shared->waiting)
 		sched_yield();
 }
