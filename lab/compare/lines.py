@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ _MILLI = 1000
 _PLACES = 4
 _FUNCTIONS = 4
 _NAMELESS = 2
+_MARK = re.compile(r"[.+]")
 
 LEAST = 0.02
 """The fewest moves per operation, in either arm, of a place that is listed."""
@@ -136,12 +138,12 @@ def _by_place(profile: ArmProfile) -> dict[str, _Sum]:
             functions: Counter[str] = Counter()
             names = {use: _name(line, use, window.cpus, profile) for use in line.uses}
             for use in line.uses:
-                functions[_function(use, profile)] += use.loads + use.stores
+                functions[_function(use.address, profile)] += use.loads + use.stores
             one = sums[_place(line, names) or f"memory of {', '.join(_most(functions, _NAMELESS))}"]
             for use, name in names.items():
                 for moves, by_member in ((use.loads, one.loads), (use.stores, one.stores)):
                     if moves:
-                        by_member[name][_function(use, profile)] += moves
+                        by_member[name][_function(use.address, profile)] += moves
             one.moves += line.moves
             one.false += line.moves - line.essential
             one.atomics += sum(use.atomics for use in line.uses)
@@ -157,9 +159,9 @@ def _most(functions: Counter[str], most: int) -> list[str]:
     return sorted(functions, key=lambda name: (-functions[name], name))[:most]
 
 
-def _function(use: Use, profile: ArmProfile) -> str:
-    _, symbol = profile.symbol(use.address)
-    return base_name(symbol.name) if symbol else f"{use.address:#x}"
+def _function(address: int, profile: ArmProfile) -> str:
+    _, symbol = profile.symbol(address)
+    return base_name(symbol.name) if symbol else f"{address:#x}"
 
 
 def _name(line: Line, use: Use, cpus: Sequence[int], profile: ArmProfile) -> str:
@@ -168,7 +170,9 @@ def _name(line: Line, use: Use, cpus: Sequence[int], profile: ArmProfile) -> str
         return ""
     offset = _offset(use)
     if line.cache and line.size:
-        return profile.places.of_object(line.cache, (line.line + offset - line.slab) % line.size)
+        place = line.line + offset - line.slab
+        back = next((owner.back for owner in line.owners if owner.object == place - place % line.size), None)
+        return profile.places.of_object(line.cache, place % line.size, _function(back - 1, profile) if back else "")
     name = profile.places.of_address(line.address + offset, list(cpus))
     return "" if name == "pages" else name
 
@@ -184,6 +188,9 @@ def _place(line: Line, names: Mapping[Use, str]) -> str:
 
 
 def _shortened(names: Sequence[str]) -> list[str]:
-    """Members of one type, with its name once: `file.f_count, f_mode`."""
-    first = names[0].partition(".")[0] + "." if names and "." in names[0] else None
-    return [name.removeprefix(first) if first and at else name for at, name in enumerate(names)]
+    """Members of one type, with its name once: `file.f_count, f_mode`, `kmalloc-192+0x40, +0x60`."""
+    kind = _MARK.split(names[0])[0] if names else ""
+    alike = (f"{kind}.", f"{kind}+")
+    return [
+        name.removeprefix(kind).lstrip(".") if at and name.startswith(alike) else name for at, name in enumerate(names)
+    ]

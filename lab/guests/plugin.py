@@ -133,11 +133,19 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
     bytes: _Address
 
 
+class Owner(msgspec.Struct, frozen=True, array_like=True):
+    """An object's place in its slab, and where the call that got it returned to."""
+
+    object: _Count
+    back: _Address
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line that moved between vCPUs in operations of a window: its physical address, and a virtual one.
 
     held, holds: of a lock, thousandths of cycles that it was held in all, and how often.
     cache, size, slab: of a slab's object, the name of its cache, its bytes, and where the slab begins.
+    owners: of objects of general caches that were got while the guest was watched.
     readers, writers: vCPUs, one bit each. queued, waited: thousandths of cycles until it had arrived, and until a loop
     that looked at it continued.
     """
@@ -156,6 +164,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     cache: str = ""
     size: _Count = 0
     slab: _Address = 0
+    owners: list[Owner] = []
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):

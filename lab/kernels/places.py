@@ -34,6 +34,7 @@ class Places:
         self.types = types
         self.addresses = {symbol.name: symbol.address for symbol in listed}
         self._locking = list(_locking(listed))
+        self._allocating = [s.address for s in listed if s.kind in "tT" and _ALLOCATES.fullmatch(s.name)]
         self._data = sorted((s.address, s.name) for s in listed if s.kind in _DATA and s.address >= _IMAGE)
         # Variables of one CPU lie from 0 on, or behind __per_cpu_start (6.15 and later).
         self._cpu = range(self.addresses.get("__per_cpu_start", 0), self.addresses.get("__per_cpu_end", 0))
@@ -56,13 +57,14 @@ class Places:
                 found["section_map"] = self.types.offset("mem_section", "section_mem_map")
             offsets |= found if None not in found.values() else {}
         words = [f"{name}={value}" for name, value in offsets.items() if value is not None]
-        return [*words, *(f"{part}={start}:{end}" for part, start, end in self._locking)]
+        words += [f"{part}={start}:{end}" for part, start, end in self._locking]
+        return [*words, *(f"allocates={start}" for start in self._allocating)]
 
-    def of_object(self, cache_name: str, offset: int) -> str:
-        """The member at an offset of an object of a slab cache."""
+    def of_object(self, cache_name: str, offset: int, owner: str = "") -> str:
+        """The member at an offset of an object of a slab cache. owner: the function that got it, if that is known."""
         kind = _TYPES.get(cache_name, cache_name)
         if self.types is None or kind not in self.types:
-            return f"{cache_name}+{offset:#x}"
+            return f"{cache_name}{f'({owner})' if owner else ''}+{offset:#x}"
         return f"{kind}.{self.types.path(kind, offset)}"
 
     def of_address(self, address: int, cpus: list[int]) -> str:
@@ -88,6 +90,8 @@ _TAKES = re.compile(
     r"|down_write(_killable|_trylock)?|rwsem_down_write_slowpath"
 )
 _RELEASES = re.compile(r"_raw_(spin|write)_unlock(_irq|_irqrestore|_bh)?|mutex_unlock|up_write|downgrade_write")
+# The functions that return objects of general caches: kmalloc() is one of them, as the compiler finds fit.
+_ALLOCATES = re.compile(r"(__)?kmalloc(_cache|_trace|_node|_track_caller)*(_noprof)?|kmem_cache_alloc(_node)?_trace")
 
 
 def _locking(listed: list[ListedSymbol]) -> Iterator[tuple[str, int, int]]:

@@ -218,7 +218,7 @@ struct decoded x86_decode(const uint8_t *bytes, size_t size)
 	decoded.turn = turn_decode(bytes, size);
 	decoded.class = class_decode(at, left, prefixes.lock, prefixes.rep);
 	decoded.redirects = redirects_return(bytes, size);
-	if (at[0] == 0xe9 && left == 5)
+	if ((at[0] == 0xe8 || at[0] == 0xe9) && left == 5)
 		memcpy(&decoded.jump, at + 1, sizeof(decoded.jump));
 	if (prefixes.rep && is_string(at[0])) {
 		decoded.kind = KIND_STRING;

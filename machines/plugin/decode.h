@@ -52,7 +52,7 @@ struct decoded {
 	enum turn turn;
 	enum class class;
 	bool redirects;		/* the return behind it, see class.h */
-	int32_t jump;		/* of a jmp: how far, from its end */
+	int32_t jump;		/* of a jmp or a call: how far, from its end */
 	enum leap leap;
 };
 

@@ -18,6 +18,7 @@
 #include "machine.h"
 #include "memory.h"
 #include "output.h"
+#include "owner.h"
 #include "round.h"
 #include "rv64.h"
 #include "space.h"
@@ -380,16 +381,22 @@ static void watch_start(struct qemu_plugin_tb *tb, struct block *block)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_NO_REGISTERS, block);
 }
 
+/* Where a direct jump or call goes to; 0 for any other instruction. */
+static uint64_t target_of(const struct step *step)
+{
+	if (!step->decoded.jump)
+		return 0;
+	return step->address + qemu_plugin_insn_size(step->insn) + (uint64_t)(int64_t)step->decoded.jump;
+}
+
 /* A retpoline whose return is in a block of its own. last: the instruction that ends a block, maybe the only one. */
 static void watch_thunk(struct qemu_plugin_tb *tb, struct block *block, const struct step *last, bool redirected)
 {
-	uint64_t target = last->address + qemu_plugin_insn_size(last->insn) + (uint64_t)(int64_t)last->decoded.jump;
-
 	if (last->leads && last->decoded.class == CLASS_RETURN)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_return, QEMU_NO_REGISTERS, block);
-	else if (redirected && last->decoded.jump)
+	else if (redirected && last->decoded.jump && !last->decoded.calls)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_redirection, QEMU_NO_REGISTERS,
-						     (void *)(uintptr_t)target);
+						     (void *)(uintptr_t)target_of(last));
 }
 
 /* The effects of vCPUs on each other: a vCPU spins, halts, or wants a line that another one has. */
@@ -415,6 +422,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	struct bases bases = { .known = 0 };
 	struct weight whole = { 0 };
 	bool redirected = false;
+	uint64_t called = 0;
 
 	if (rounds)
 		round_watch(tb, block);
@@ -430,6 +438,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		if (i + 1 == count) {
 			watch_thunk(tb, block, &step, redirected);
 			block->leap = step.decoded.leap;
+			called = step.decoded.calls ? target_of(&step) : 0;
 		}
 		if (redirected && step.decoded.class == CLASS_RETURN) {
 			step.decoded.class = CLASS_MISPREDICTION;
@@ -456,6 +465,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	}
 	if (!user)
 		count_whole(tb, block, &whole);
+	if (rounds && !user)
+		owner_watch(tb, block, called);
 	block->clock = whole.instructions * machine.costs.instruction + class_cycles(&whole);
 }
 

@@ -356,7 +356,7 @@ void lines_put(FILE *file)
 			meeting->writers, meeting->moves, meeting->essential, meeting->queued, meeting->waited,
 			meeting->held, meeting->holds);
 		if (i < NAMED)
-			place_put_slab(file, meeting->number << LINE_SHIFT);
+			place_put_slab(file, meeting->number << LINE_SHIFT, meeting->address);
 		fputs(",\"uses\":[", file);
 		put_uses(file, meeting);
 		fputs("]}", file);

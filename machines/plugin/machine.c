@@ -3,6 +3,7 @@
 #include "machine.h"
 #include "cache.h"
 #include "hold.h"
+#include "owner.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -165,6 +166,8 @@ static bool read_argument(const char *name, const char *value)
 		machine.out = value;
 		return *value;
 	}
+	if (!strcmp(name, "allocates"))
+		return owner_add(value);
 	if (!strcmp(name, "takes") || !strcmp(name, "releases"))
 		return hold_add(*name == 't' ? LOCK_TAKES : LOCK_RELEASES, value);
 	if (!strcmp(name, "overlap"))

@@ -6,7 +6,9 @@
  * is in the kernel's list of caches, so no version's flags have to be known.
  */
 #include "place.h"
+#include "cache.h"
 #include "machine.h"
+#include "owner.h"
 #include "vcpu.h"
 
 #include <dlfcn.h>
@@ -83,9 +85,26 @@ static uint64_t page_of(uint64_t physical)
 	return pages ? pages + (physical >> 12) * PAGE_STRUCT : 0;
 }
 
-void place_put_slab(FILE *file, uint64_t physical)
+/* Each: where the object begins in the slab, and where the call that got it returned to. line: its place in the slab. */
+static void put_owners(FILE *file, uint64_t address, uint64_t line, uint64_t size)
 {
-	uint64_t page = machine.slab_caches ? page_of(physical) : 0, first = physical >> 12, head, cache;
+	const char *comma = "";
+
+	fputs(",\"owners\":[", file);
+	for (uint64_t object = line - line % size; object < line + LINE; object += size) {
+		uint64_t owner = owner_of(address - line + object);
+
+		if (!owner)
+			continue;
+		fprintf(file, "%s[%" PRIu64 ",%" PRIu64 "]", comma, object, owner);
+		comma = ",";
+	}
+	fputc(']', file);
+}
+
+void place_put_slab(FILE *file, uint64_t physical, uint64_t address)
+{
+	uint64_t page = machine.slab_caches ? page_of(physical) : 0, first = physical >> 12, head, cache, size;
 
 	if (!page)
 		return;
@@ -99,8 +118,11 @@ void place_put_slab(FILE *file, uint64_t physical)
 		return;
 	fputs(",\"cache\":\"", file);
 	put_name(file, peek(cache + machine.cache_name));
-	fprintf(file, "\",\"size\":%" PRIu64 ",\"slab\":%" PRIu64, peek(cache + machine.cache_size) & 0xffffffff,
-		first << 12);
+	size = peek(cache + machine.cache_size) & 0xffffffff;
+	first <<= 12;
+	fprintf(file, "\",\"size\":%" PRIu64 ",\"slab\":%" PRIu64, size, first);
+	if (size)
+		put_owners(file, address, physical - first, size);
 }
 
 void place_put_cpus(FILE *file)

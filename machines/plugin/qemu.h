@@ -45,6 +45,7 @@ typedef struct {
 enum {
 	QEMU_INLINE_ADD = 0,
 	QEMU_NO_REGISTERS = 0,
+	QEMU_READS_REGISTERS = 1,
 	/*
 	 * The kind of an instruction's accesses. The two apart are mixed up in version 1 (reads give writes, and
 	 * writes give all), so of an instruction that does both, "one of two" gives either.
