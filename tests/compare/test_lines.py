@@ -69,6 +69,18 @@ def test_false_sharing_by_member_with_who_reads_and_writes_it() -> None:
     ]
 
 
+def test_objects_of_general_caches_by_the_functions_that_got_them() -> None:
+    seen = line(
+        use(TEXT, 0, stores=20), use(TEXT + 70, 16, loads=10), essential=10, cache="kmalloc-96", size=96, slab=SLAB,
+        owners=[[96, TEXT + 64]],
+    )  # fmt: skip
+    (found,) = met(profile(seen), profile())
+    assert found.place == "kmalloc-96+0x0, +0x10", "192 is another object of the slab"
+    owned = msgspec.structs.replace(seen, line=SLAB + 96)
+    (found,) = met(profile(owned), profile())
+    assert found.place == "kmalloc-96(fput)+0x0, +0x10", "the call is in the function before the place it returned to"
+
+
 def test_pages_without_a_name_go_by_the_functions_that_move_them() -> None:
     (found,) = met(profile(line(use(TEXT, 0, stores=5), essential=5)), profile())
     assert found.place == "memory of fput"

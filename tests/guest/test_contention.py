@@ -13,7 +13,7 @@ from .conftest import NEW, Lab
 
 pytestmark = pytest.mark.guest
 
-CASES = "contention:user-near,user-apart,getppid,fstat"
+CASES = "contention:user-near,user-apart,getppid,fstat,epoll-send"
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +49,6 @@ def test_planted_false_sharing_and_its_controls_the_same_twice(lab: Lab, open_fo
     why = lab.json("explain", str(folder), "--case", "contention@4:fstat")
     places = [line["place"] for line in why["lines"]]
     assert any(place.startswith("file.") for place in places), places
+    why = lab.json("explain", str(folder), "--case", "contention@4:epoll-send")
+    places = [line["place"] for line in why["lines"]]
+    assert any("(do_epoll_create)+" in place for place in places), places

@@ -116,17 +116,19 @@ def test_a_kernel_that_lists_functions_alone_has_its_variables_from_its_map(
     assert places.of_kernel(kernel, system_map).of_address(0xFFFFFFFF82000108, []) == "vm_zone_stat+0x8"
 
 
-def test_functions_of_locks_are_known_by_their_names() -> None:
+def test_functions_of_locks_and_of_objects_are_known_by_their_names() -> None:
     text = [
         (0, "_raw_spin_lock"),
         (64, "up_write"),
         (128, "mutex_lock.constprop.0"),
         (192, "mutex_is_locked"),
-        (256, "x"),
+        (256, "__kmalloc_cache_node_noprof"),
+        (320, "kmalloc_reserve"),
     ]
     symbols = [ListedSymbol(0xFFFFFFFF81000000 + at, "t", name) for at, name in text]
     words = places.Places(symbols, None).arguments()
     start = 0xFFFFFFFF81000000
     assert words == [
         f"takes={start}:{start + 64}", f"releases={start + 64}:{start + 128}", f"takes={start + 128}:{start + 192}",
+        f"allocates={start + 256}",
     ]  # fmt: skip
