@@ -35,7 +35,11 @@ class Places:
         self.addresses = {symbol.name: symbol.address for symbol in listed}
         self._locking = list(_locking(listed))
         self._allocating = [s.address for s in listed if s.kind in "tT" and _ALLOCATES.fullmatch(s.name)]
-        self._data = sorted((s.address, s.name) for s in listed if s.kind in _DATA and s.address >= _IMAGE)
+        # Since 6.16, kallsyms says "T" of data, too.
+        data = self.addresses.get("_sdata", 1 << 64)
+        self._data = sorted(
+            (s.address, s.name) for s in listed if s.address >= _IMAGE and (s.kind in _DATA or s.address >= data)
+        )
         # Variables of one CPU lie from 0 on, or behind __per_cpu_start (6.15 and later).
         self._cpu = range(self.addresses.get("__per_cpu_start", 0), self.addresses.get("__per_cpu_end", 0))
         aside = ("__per_cpu_start", "fixed_percpu_data")

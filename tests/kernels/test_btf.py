@@ -75,6 +75,12 @@ def test_names_of_places() -> None:
     assert found.of_object("filp", 16) == "file.f_path.dentry"
     assert found.of_object("kmalloc-64", 16) == "kmalloc-64+0x10"
     assert found.of_address(0xFFFFFFFF82000108, []) == "vm_zone_stat+0x8"
+    told = [
+        *SYMBOLS,
+        ListedSymbol(0xFFFFFFFF82001000, "T", "_sdata"),
+        ListedSymbol(0xFFFFFFFF82001040, "T", "root_user"),
+    ]
+    assert places.Places(told, None).of_address(0xFFFFFFFF82001048, []) == "root_user+0x8"
     assert found.of_address(BASE + 0x104, [BASE]) == "percpu runqueues+0x4"
     assert found.of_address(BASE + 0x104, []) == "pages"
     assert found.of_address(0x7FFF00000000, []) == "user memory"
