@@ -3,64 +3,53 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.core.paths import data_folder
-from lab.workloads import selection
 
-from .test_alloc_burst import build, needs_compiler
+from .programs import document_of, needs_compiler
 
 pytestmark = needs_compiler
 
 SHARED = data_folder("workloads") / "include"
-PROGRAMS = ("compaction-stall", "large-alloc")
+Compiled = Callable[[str], Path]
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    out = tmp_path_factory.mktemp("build")
-    return {name: build(data_folder("workloads") / name, out / name) / name for name in PROGRAMS}
-
-
-def run(program: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def limited(program: Path, case: str, **env: str) -> subprocess.CompletedProcess[str]:
     # Never more than 200 MB: should ageing ever begin here, it must not get far.
     shell = ["sh", "-c", 'ulimit -v 200000; exec "$@"', "sh"]
-    given = {"LAB_SEED": "1"} if env is None else env
-    return subprocess.run([*shell, program, *words], capture_output=True, text=True, env=given, check=False, timeout=60)
+    return subprocess.run(
+        [*shell, program, "--case", case], capture_output=True, text=True, env=env, check=False, timeout=60
+    )
 
 
-def measure(program: Path, case: str) -> dict[str, dict[str, float]]:
-    done = run(program, "--case", case)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1
-    document: dict[str, dict[str, float]] = json.loads(done.stdout)
-    declared = {metric.name for metric in selection.load(program.name).metrics}
-    assert set(document["metrics"]) <= declared
-    return document
+def measure(program: Path, case: str) -> Any:
+    return document_of(program.name, limited(program, case, LAB_SEED="1"))
 
 
-def test_first_touches_are_counted_and_timed(programs: dict[str, Path]) -> None:
-    metrics = measure(programs["compaction-stall"], "fault-20-fresh")["metrics"]
+def test_first_touches_are_counted_and_timed(compiled: Compiled) -> None:
+    metrics = measure(compiled("compaction-stall"), "fault-20-fresh")["metrics"]
     assert metrics["ops"] == 20
     assert 0 < metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"] <= metrics["latency_max"]
     assert metrics["throughput"] > 0
 
 
 @pytest.mark.parametrize(("size", "steps"), [("64k", 16), ("4m", 64), ("6144k", 64), ("4k", 1)])
-def test_a_vector_is_zeroed_step_by_step(programs: dict[str, Path], size: str, steps: int) -> None:
-    document = measure(programs["large-alloc"], f"zero-{size}-fresh")
+def test_a_vector_is_zeroed_step_by_step(compiled: Compiled, size: str, steps: int) -> None:
+    document = measure(compiled("large-alloc"), f"zero-{size}-fresh")
     metrics = document["metrics"]
     assert metrics["ops"] == steps
     assert metrics["latency_p50"] <= metrics["latency_max"] <= metrics["total_time"]
     assert metrics["page_faults"] >= 1
 
 
-def test_the_curve_grows_to_the_vectors_size(programs: dict[str, Path]) -> None:
-    document = json.loads(run(programs["large-alloc"], "--case", "zero-64m-fresh").stdout)
+def test_the_curve_grows_to_the_vectors_size(compiled: Compiled) -> None:
+    document = measure(compiled("large-alloc"), "zero-64m-fresh")
     curve = document["series"]["rss"]
     assert len(curve) == 1 + document["metrics"]["ops"]
     assert curve[0] == [0, 0]
@@ -70,28 +59,9 @@ def test_the_curve_grows_to_the_vectors_size(programs: dict[str, Path]) -> None:
     assert curve[-1][1] == pytest.approx(64 << 10, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("program", "case"),
-    [
-        ("compaction-stall", "fault-80"),
-        ("compaction-stall", "fault-0-fresh"),
-        ("compaction-stall", "fault-80-aged"),
-        ("large-alloc", ""),
-        ("large-alloc", "zero-64-fresh"),
-        ("large-alloc", "zero-6k-fresh"),
-        ("large-alloc", "zero-64k"),
-        ("large-alloc", "zero-99999999999999999999k-fresh"),
-    ],
-)
-def test_bad_names_are_misuse_in_one_line(programs: dict[str, Path], program: str, case: str) -> None:
-    done = run(programs[program], "--case", case)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"{program}: case '{case}': ")
-
-
 @pytest.mark.parametrize(("program", "case"), [("compaction-stall", "fault-8-pinned"), ("large-alloc", "zero-4k-aged")])
-def test_no_machine_is_aged_but_a_guest(programs: dict[str, Path], program: str, case: str) -> None:
-    done = run(programs[program], "--case", case, env={})
+def test_no_machine_is_aged_but_a_guest(compiled: Compiled, program: str, case: str) -> None:
+    done = limited(compiled(program), case)
     assert (done.returncode, done.stdout) == (1, "")
     assert "this is not a lab guest" in done.stderr
 

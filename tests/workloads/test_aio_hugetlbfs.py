@@ -1,21 +1,18 @@
-"""aio-hugetlbfs, compiled and run on a file of this machine: what it prints, what it refuses, what must hold."""
+"""aio-hugetlbfs, compiled and run on a file of this machine: what it prints, and what must hold."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.core.errors import UserError
-from lab.core.paths import data_folder
 from lab.workloads import selection
 
-from .test_alloc_burst import build, needs_compiler
+from .programs import document_of, needs_compiler, run
 
 PAGE = 4096
 DEVICE_BYTES = 8 << 20
@@ -24,8 +21,8 @@ pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(data_folder("workloads") / "aio-hugetlbfs", tmp_path_factory.mktemp("build")) / "aio-hugetlbfs"
+def program(compiled: Callable[[str], Path]) -> Path:
+    return compiled("aio-hugetlbfs")
 
 
 @pytest.fixture(scope="module")
@@ -39,24 +36,6 @@ def device() -> Iterator[Path]:
         except OSError:
             pytest.skip(f"no direct I/O on {file.name}")
         yield Path(file.name)
-
-
-def run(program: Path, *words: str | Path, seed: str = "1") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [program, *words], capture_output=True, text=True, env={"LAB_SEED": seed}, check=False, timeout=60
-    )
-
-
-def metrics_of(done: subprocess.CompletedProcess[str]) -> dict[str, float]:
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1
-    document = json.loads(done.stdout)
-    assert list(document) == ["metrics"]
-    metrics: dict[str, float] = document["metrics"]
-    assert set(metrics) <= {metric.name for metric in selection.load("aio-hugetlbfs").metrics}
-    assert metrics["throughput"] > 0
-    assert 0 < metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"]
-    return metrics
 
 
 @pytest.mark.parametrize(
@@ -76,8 +55,9 @@ def test_a_case_reads_what_it_says_and_pins_each_page(
     done = run(program, "--case", case, "--device", device)
     if "cannot set up io_uring" in done.stderr:
         pytest.skip("no io_uring here")
-    metrics = metrics_of(done)
-    assert metrics["ops"] == ops
+    metrics = document_of("aio-hugetlbfs", done)["metrics"]
+    assert metrics["ops"] == ops and metrics["throughput"] > 0
+    assert 0 < metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"]
     # Others on this machine may pin pages at the same time, and filesystems may do it otherwise than devices.
     if metrics.get("pins_per_read"):
         assert metrics["pins_per_read"] >= pages
@@ -98,28 +78,6 @@ def test_a_device_that_will_not_do(program: Path, device: Path, name: str, conte
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-BAD_CASES = [
-    "",
-    "read-",
-    "read-0k",
-    "read-32m",
-    "read-99999999999999999999k",
-    "read-64k-d257",
-    "read-64k-d99999999999999999999",
-    "read-64k-registered",
-    "uring-64k-malloc-registered",
-    "write-64k",
-]
-
-
-@pytest.mark.parametrize("case", BAD_CASES)
-def test_bad_names_are_misuse_in_one_line(program: Path, case: str) -> None:
-    done = run(program, "--case", case)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"aio-hugetlbfs: case '{case}': ")
 
 
 def test_the_lab_knows_the_names_that_the_program_knows() -> None:

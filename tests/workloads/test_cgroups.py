@@ -1,18 +1,11 @@
-"""cgroups, compiled on this machine: its table of cases, which two workloads share, and what it refuses."""
+"""cgroups: its table of cases, which two workloads share."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-from pathlib import Path
-
-import pytest
 
 from lab.core.paths import data_folder
 from lab.workloads import selection
-
-from .test_alloc_burst import build
 
 FOLDER = data_folder("workloads") / "cgroups"
 
@@ -31,18 +24,3 @@ def test_the_kernels_share_decides_costs_and_the_guests_clock_fairness() -> None
     assert (costs.measures, costs.model, fairness.model) == ("kernel", "tlb", "none")
     for loaded in (costs, fairness):
         assert all("CONFIG_FAIR_GROUP_SCHED" in loaded.kconfig_of(case) for case in loaded.cases)
-
-
-@pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="needs gcc and make to compile the workload"
-)
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [(("--case", "nothing"), "case 'nothing': no such case"), ((), "usage: cgroups --case NAME")],
-)
-def test_other_names_are_misuse(tmp_path: Path, words: tuple[str, ...], complaint: str) -> None:
-    program = build(FOLDER, tmp_path) / "cgroups"
-    done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert complaint in done.stderr
-    assert done.stdout == ""

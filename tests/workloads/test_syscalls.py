@@ -1,10 +1,9 @@
-"""syscalls, compiled and run on this machine: every case of its table, what it prints, what it refuses."""
+"""syscalls, compiled and run on this machine: every case of its table, and what it prints."""
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from lab.core.paths import data_folder
 from lab.workloads import selection
 
-from .test_alloc_burst import build, needs_compiler
+from .programs import document_of, needs_compiler, run
 
 FOLDER = data_folder("workloads") / "syscalls"
 GROUPS = {"fs", "ipc", "mm", "net", "poll", "process", "sched", "security", "signal", "time"}
@@ -23,12 +22,8 @@ pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(FOLDER, tmp_path_factory.mktemp("build")) / "syscalls"
-
-
-def run(program: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *words], capture_output=True, text=True, env=environment, check=False, timeout=60)
+def program(compiled: Callable[[str], Path]) -> Path:
+    return compiled("syscalls")
 
 
 def in_tables() -> set[str]:
@@ -38,17 +33,11 @@ def in_tables() -> set[str]:
 
 
 def measured(program: Path, case: str, **environment: str) -> Any:
-    """The metrics of a case; the test is skipped if this kernel, or a container on it, does not offer the case."""
+    """The metrics of a case."""
     done = run(program, "--case", case, **environment)
-    if done.returncode == 4:
-        assert done.stdout == ""
-        assert re.fullmatch(r"syscalls: not supported on this kernel: .+: .+\n", done.stderr)
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
+    metrics = document_of("syscalls", done)["metrics"]
     assert done.stderr == ""
-    document = json.loads(done.stdout)
-    assert list(document) == ["metrics"]
-    return document["metrics"]
+    return metrics
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -76,19 +65,3 @@ def test_the_first_touch_faults_once_in_each_operation(program: Path) -> None:
 def test_neither_the_seed_nor_the_environment_changes_the_work(program: Path, case: str) -> None:
     counts = {measured(program, case, LAB_SEED=str(seed), LAB_PAD="x" * seed)["ops"] for seed in (1, 77)}
     assert len(counts) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (("--case", "nothing"), "case 'nothing': no such operation"),
-        (("--case", "mprotect-private-5"), "its size is a multiple of 4k, at most 64m"),
-        (("--case", "mprotect-shared-65m"), "its size is a multiple of 4k, at most 64m"),
-        ((), "usage: syscalls --case NAME"),
-    ],
-)
-def test_other_names_are_misuse(program: Path, words: tuple[str, ...], complaint: str) -> None:
-    done = run(program, *words)
-    assert done.returncode == 2
-    assert complaint in done.stderr
-    assert done.stdout == ""

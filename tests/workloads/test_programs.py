@@ -1,0 +1,56 @@
+"""What holds for all of the lab's own programs: the names that they refuse, and that their bytes are the same."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.core.paths import data_folder
+
+from .programs import build, needs_compiler, run
+
+pytestmark = needs_compiler
+
+REFUSED = {
+    "alloc-burst": (
+        "", "layout-", "layout-0k", "layout-12q", "layout-4632k-jemalloc", "layout-2m-4m", "layout-65m",
+        "layout-99999999999999999999k", "burst-1m-33m", "burst-8m-2m", "sweep-2m",
+    ),
+    "aio-hugetlbfs": (
+        "", "read-", "read-0k", "read-32m", "read-99999999999999999999k", "read-64k-d257",
+        "read-64k-d99999999999999999999", "read-64k-registered", "uring-64k-malloc-registered", "write-64k",
+    ),
+    "compaction-stall": ("fault-80", "fault-0-fresh", "fault-80-aged"),
+    "large-alloc": ("", "zero-64-fresh", "zero-6k-fresh", "zero-64k", "zero-99999999999999999999k-fresh"),
+    "syscalls": ("nothing", "mprotect-private-5", "mprotect-shared-65m"),
+    "latency": ("nothing",),
+    "cgroups": ("nothing",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_names_are_misuse_in_one_line(compiled: Callable[[str], Path], name: str) -> None:
+    for case in REFUSED[name]:
+        done = run(compiled(name), "--case", case)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), case
+        assert done.stderr.startswith(f"{name}: case '{case}': ")
+    done = run(compiled(name))
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith(f"usage: {name} --case ")
+
+
+@pytest.mark.parametrize("source", ["workloads/alloc-burst", "images/guest"])
+def test_the_same_bytes_from_any_folder(source: str, tmp_path: Path) -> None:
+    first, _, rest = source.partition("/")
+    here = data_folder(first) / rest
+    # The marks' header is found beside the program's folder.
+    shutil.copytree(data_folder("workloads") / "include", tmp_path / "other-place" / "workloads" / "include")
+    elsewhere = tmp_path / "other-place" / first / rest
+    shutil.copytree(here, elsewhere)
+    name = "init" if first == "images" else "alloc-burst"
+    one = build(here, tmp_path / "one") / name
+    two = build(elsewhere, tmp_path / "two" / "deeper") / name
+    assert one.read_bytes() == two.read_bytes()
+    assert str(tmp_path).encode() not in one.read_bytes()
