@@ -18,9 +18,9 @@ from lab.bisection.answer import Answer
 from lab.compare import result_folders
 from lab.core.executor import Work
 
-from ..fakes import bisection as fakebisect
 from ..fakes.bisection import Dice, dice, line, wobbly
 from ..fakes.bisector import Bisector, culprits
+from ..fakes.guest import QEMU
 from ..fakes.kernel import git
 
 TOP = Path(__file__).resolve().parents[2]
@@ -93,7 +93,7 @@ def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pyte
     commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
     bisector.search(commits[0], commits[-1])
     assert bisector.run("undo") == 0
-    newer = msgspec.structs.replace(fakebisect.QEMU, version="10.0")
+    newer = msgspec.structs.replace(QEMU, version="10.0")
     monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: newer)
     assert bisector.run("resume") == 4
     assert "begin anew" in bisector.said

@@ -13,15 +13,13 @@ import pytest
 from lab.cli import main
 from lab.compare import runs
 from lab.core.errors import BuildFailed
-from lab.guests import exact, host_commands, initrd
-from lab.guests import image as guest_image
-from lab.guests.image import Image
+from lab.guests import host_commands
 from lab.kernels.build import is_input
 from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..fakes import kernel_image
 from ..fakes.build import own_folders
-from ..fakes.guest import QEMU, Broken, FakeGuests, kernel, write_workload
+from ..fakes.guest import Broken, FakeGuests, kernel, pretend, write_workload
 from ..fakes.kernel import change, commit_all, git, make_kernel
 
 
@@ -69,10 +67,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     git(tmp_path, "clone", "-q", str(origin), str(top))
     git(top, "switch", "-q", "-c", "change")
     own_folders(monkeypatch, tmp_path)
-    (tmp_path / "root.cpio").write_bytes(b"a root")
-    image = Image(
-        schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
-    )
+    pretend(monkeypatch, tmp_path, FakeGuests(alike))
 
     def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
         source = spec.tree_source
@@ -88,9 +83,6 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         return replace(kernel(source.commit), spec=spec, bzimage=path)
 
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
-    monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
-    monkeypatch.setattr(initrd, "pack_initrd", lambda image, workload: tmp_path / "root.cpio")
-    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: QEMU)
     monkeypatch.chdir(top)
     return Clone(top, origin, write_workload(tmp_path / "mine"), built, capsys)
 

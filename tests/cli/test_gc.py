@@ -18,11 +18,11 @@ from filelock import FileLock
 from lab.cli import gc, main
 from lab.cli.gc import Item
 from lab.compare import result_folders
-from lab.core import paths, records
+from lab.core import paths
 from lab.kernels import store
-from lab.kernels.store import Build, BuildInputs
 
 from ..fakes import result as fakeresult
+from ..fakes.build import stored
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -53,16 +53,7 @@ def test_what_comes_from_the_future_is_not_old() -> None:
 
 
 def _kernel(name: str, days: float) -> Path:
-    inputs = BuildInputs(tree_id=name, kconfig_sha256="", compiler="", linker="", make=[])
-    key = store.key_of(inputs)
-    build = Build(
-        schema=1, key=key, inputs=inputs, spec=name, commit=name, tree="t", subject="", compiler_command="",
-        release="6", files={},
-    )  # fmt: skip
-    folder = store.folder_of(key)
-    folder.mkdir()
-    records.save(folder / "build.json", build)
-    (folder / "bzImage").write_bytes(b"x" * 3000)
+    folder = store.folder_of(stored({"bzImage": b"x" * 3000}, tree_id=name).key)
     os.utime(folder / "build.json", (time.time() - days * DAY,) * 2)
     return folder
 

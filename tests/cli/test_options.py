@@ -6,19 +6,18 @@ import json
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from lab.cli import main, options
 from lab.core import records
 from lab.guests import image
-from lab.guests.image import Image
 from lab.kernels import store
 from lab.kernels.kernel import Kernel, KernelSpec
-from lab.kernels.store import Build, BuildInputs
 
 from ..fakes import kernel_image
-from ..fakes.build import staging_dir
-from ..fakes.guest import kernel
+from ..fakes.build import stored
+from ..fakes.guest import IMAGE, kernel
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -64,17 +63,7 @@ def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys:
 
 
 def _store(subject: str) -> str:
-    inputs = BuildInputs(tree_id=subject, kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
-    key = store.key_of(inputs)
-    staging = staging_dir()
-    (staging / "vmlinux").write_bytes(b"x" * (2 << 20))
-    build = Build(
-        schema=1, key=key, inputs=inputs, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,
-        compiler_command="gcc", release="6.99.0", files={},
-    )  # fmt: skip
-    records.save(staging / "build.json", build)
-    store.adopt(staging, key)
-    return key
+    return stored({"vmlinux": b"x" * (2 << 20)}, subject=subject).key
 
 
 def test_kernels_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,10 +111,7 @@ def test_a_kernel_is_made_ready(
 def test_images_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["image", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"schema": "lab.images/1", "images": []}
-    record = Image(
-        schema=1, name="guest", key="k" * 64, sha256="s" * 64, suite="bookworm", compiler="gcc",
-        packages={"fio": "3.33"}, programs={},
-    )  # fmt: skip
+    record = msgspec.structs.replace(IMAGE, key="k" * 64, sha256="s" * 64, packages={"fio": "3.33"})
     monkeypatch.setattr(image, "built", lambda: [(record, Path("/i"))])
     assert main.run(["image", "list"]) == 0
     assert capsys.readouterr().out == "kkkkkkkkkkkk  bookworm  1 packages  sha256 ssssssssssss\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ from lab.cluster.share import Share
 from lab.core import paths, records
 from lab.core.errors import HostFailed, UserError
 from lab.kernels import store
-from lab.kernels.store import Build, BuildInputs
 
-from ..fakes.build import own_folders, staging_dir
+from ..fakes.build import own_folders, stored
 
-INPUTS = BuildInputs(tree_id="t", kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
 FILES = {"bzImage": b"image", "vmlinux": b"elf" * 1000, "System.map": b"map", "config": b"CONFIG_X=y\n"}
 
 
@@ -26,24 +23,10 @@ def share(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return Share(str(tmp_path / "share") if request.param == "folder" else f"memory://{tmp_path}")
 
 
-def stored() -> Build:
-    """A kernel in this machine's store."""
-    key = store.key_of(INPUTS)
-    build = Build(
-        schema=1, key=key, inputs=INPUTS, spec="v1", commit="c", tree="default", subject="s", compiler_command="gcc",
-        release="6.99", files={name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()},
-    )  # fmt: skip
-    staging = staging_dir()
-    for name, content in FILES.items():
-        (staging / name).write_bytes(content)
-    records.save(staging / "build.json", build)
-    return store.adopt(staging, key)
-
-
 def test_a_kernel_reaches_the_store_of_another_machine(
     share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = stored()
+    build = stored(FILES)
     share.put_kernel(build, "request")
     share.put_kernel(build, "another")
     own_folders(monkeypatch, tmp_path / "two")

@@ -10,7 +10,6 @@ import pytest
 from lab.compare.check import _require_kconfig, check_guest
 from lab.core.errors import UserError
 from lab.guests import initrd
-from lab.guests.image import Image
 from lab.guests.run import Arm
 from lab.kernels import store
 from lab.kernels.build import TreeSource
@@ -18,11 +17,9 @@ from lab.kernels.kernel import Kernel, KernelSpec
 from lab.workloads import selection
 from lab.workloads.spec import Workload
 
-from ..fakes.guest import WORKLOAD, kernel, write_workload
+from ..fakes.guest import IMAGE, WORKLOAD, kernel, write_workload
 
 pytestmark = pytest.mark.usefixtures("own_home")
-
-IMAGE = Image(schema=1, name="g", key="k", sha256="s", suite="s", compiler="gcc", packages={}, programs={})
 
 
 def workload(tmp_path: Path, top: str) -> Workload:

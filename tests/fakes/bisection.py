@@ -17,22 +17,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab.compare import runs
 from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure
 from lab.core.git import Repo
-from lab.guests import exact
-from lab.guests import image as guest_image
-from lab.guests import initrd as guest_initrd
 from lab.guests.channel import CaseOutcome, GuestReport
-from lab.guests.image import Image
 from lab.guests.run import RunningGuests
 from lab.kernels import trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
-from .guest import HEAD, QEMU
+from .guest import HEAD, surroundings
 from .kernel import WHO, commit_all, git, write_kernel
 
 WORKLOAD = HEAD + '[[case]]\nname = "large"\n\n[[case]]\nname = "small"\n'
@@ -200,17 +195,9 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
     from lab.bisection import proof
 
     folder.mkdir(parents=True, exist_ok=True)
-    initrd = folder / "slice.cpio"
-    initrd.write_bytes(b"a root")
-    image = Image(
-        schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
-    )
     return {
+        **surroundings(folder, guests.measure),
         (KernelSpec, "obtain"): obtain,
-        (guest_image, "obtain"): lambda progress, **_: (image, folder),
-        (guest_initrd, "pack_initrd"): lambda image, workload: initrd,
-        (exact, "find_qemu"): lambda *_, **__: QEMU,
-        (runs, "measure"): guests.measure,
         (proof.Prover, "_explained"): lambda self, folder, result: ([], []),
     }
 

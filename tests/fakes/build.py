@@ -12,15 +12,18 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lab.core import records
 from lab.core.progress import Progress
 from lab.kernels import architecture, compilers, kconfig, store
 from lab.kernels.compilers import Compiler
 from lab.kernels.kernel import KernelSpec, resolve
+from lab.kernels.store import Build, BuildInputs
 
 from .kernel import change, commit_all, git, write_kernel
 
@@ -155,8 +158,23 @@ def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]]
     )
 
 
-def staging_dir() -> Path:
-    """A folder like that of `store.staging`, which stays."""
+def staged(files: Mapping[str, bytes], *, subject: str = "one", **inputs: Any) -> tuple[Path, Build]:
+    """A kernel of these files in a folder like that of `store.staging`, which stays. inputs: what differs of them."""
+    values = {"tree_id": "t", "kconfig_sha256": "k", "compiler": "gcc 12", "linker": "ld 2", "make": ["A=1"]}
+    made = BuildInputs(**{**values, **inputs})
     folder = store.kernels_dir() / f".staging-{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir()
-    return folder
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    build = Build(
+        schema=1, key=store.key_of(made), inputs=made, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,
+        compiler_command="gcc", release="6.99.0", files={name: records.file_digest(folder / name) for name in files},
+    )  # fmt: skip
+    records.save(folder / "build.json", build)
+    return folder, build
+
+
+def stored(files: Mapping[str, bytes], **more: Any) -> Build:
+    """A kernel of these files in the store."""
+    folder, build = staged(files, **more)
+    return store.adopt(folder, build.key)

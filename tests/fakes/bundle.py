@@ -9,9 +9,7 @@ import pytest
 
 from lab.compare import comparison, result_folders, runs
 from lab.guests import exact
-from lab.guests import image as guest_image
 from lab.guests.exact import Qemu
-from lab.guests.image import Image
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.report.inputs import StoredComparison
 
@@ -66,11 +64,6 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StoredCompariso
     program = write_qemu(tmp_path / "qemu")
     monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: Qemu(path=str(program), version=VERSION, numbers=(7, 2)))
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: _kernel(tmp_path, Path(spec.source.path).name))
-    image = Image(
-        schema=1, name="guest", key="i", sha256="s", suite="bookworm", compiler="gcc",
-        packages={"busybox": "1:1.35"}, programs={},
-    )  # fmt: skip
-    monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
     folder = result_folders.new_folder(tmp_path / "measured")
     asked = plan(write_workload(tmp_path / "mine"), seeds=1, fixed_seeds=True, qemu=str(program))
     result_folders.store_plan(folder, asked)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,9 @@ control = true
 name = "large"
 """
 
+IMAGE = Image(
+    schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
+)
 QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
 Formula = Callable[[str, int, str], float]
 EventsFormula = Callable[[str, int, str], dict[str, float]]
@@ -170,16 +174,21 @@ def plan(workload: str, *more: str, **changes: object) -> Plan:
     return Plan(**{**values, **changes})  # type: ignore[arg-type]
 
 
+def surroundings(folder: Path, measure: object) -> Mapping[tuple[Any, str], Any]:
+    """What to put where the image, a slice of it, QEMU and guests would be."""
+    initrd = folder / "slice.cpio"
+    initrd.write_bytes(b"a root")
+    return {
+        (guest_image, "obtain"): lambda progress, **_: (IMAGE, folder),
+        (guest_initrd, "pack_initrd"): lambda image, workload: initrd,
+        (exact, "find_qemu"): lambda *_, **__: QEMU,
+        (runs, "measure"): measure,
+    }
+
+
 def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guests: FakeGuests) -> FakeGuests:
     """Put fakes where kernels, images, QEMU and guests would be."""
-    initrd = tmp_path / "slice.cpio"
-    initrd.write_bytes(b"a root")
-    image = Image(
-        schema=1, name="guest", key="i", sha256="image sum", suite="bookworm", compiler="gcc", packages={}, programs={}
-    )
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel(Path(spec.source.path).name))
-    monkeypatch.setattr(guest_image, "obtain", lambda progress, **_: (image, tmp_path))
-    monkeypatch.setattr(guest_initrd, "pack_initrd", lambda image, workload: initrd)
-    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: QEMU)
-    monkeypatch.setattr(runs, "measure", guests.measure)
+    for (where, name), what in surroundings(tmp_path, guests.measure).items():
+        monkeypatch.setattr(where, name, what)
     return guests

@@ -14,13 +14,12 @@ import pytest
 from lab.cli import main
 from lab.compare import certificates, result_folders
 from lab.core import paths, records
-from lab.guests.image import Image
-from lab.kernels import store
-from lab.kernels.store import Build, BuildInputs
 from lab.nightly import record
 from lab.nightly.record import Ack
 
 from . import nights as fakenights
+from .build import stored
+from .guest import IMAGE
 from .result import EQUAL, result
 
 UNFINISHED = "20261101-000000-0000"
@@ -51,7 +50,7 @@ def make(top: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     assert main.run(["matrix", "--tree", "linux", *arms, "-w", str(top / "mine"), "--seeds", "1", "-q"]) == 0
     certificates.keep([_certificate("layout-512k"), _certificate("layout-1m")])
     _unfinished()
-    _kernel()
+    stored({"vmlinux": b"a kernel" * 100})
     _image()
     folders = sorted(path.parent for path in paths.data_dir("results").glob("*/result.json"))
     assert main.run(["history", "rebuild"]) == 0
@@ -74,22 +73,5 @@ def _certificate(case: str) -> certificates.Certificate:
     return one
 
 
-def _kernel() -> None:
-    inputs = BuildInputs(tree_id="t", kconfig_sha256="k", compiler="gcc", linker="ld", make=[])
-    key = store.key_of(inputs)
-    folder = store.folder_of(key)
-    folder.mkdir(parents=True)
-    (folder / "vmlinux").write_bytes(b"a kernel" * 100)
-    build = Build(
-        schema=1, key=key, inputs=inputs, spec="v1", commit="1" * 40, tree="linux", subject="a change",
-        compiler_command="gcc", release="6.99", files={"vmlinux": records.file_digest(folder / "vmlinux")},
-    )  # fmt: skip
-    records.save(folder / "build.json", build)
-
-
 def _image() -> None:
-    image = Image(
-        name="guest", key="i" * 24, sha256="s", suite="bookworm", compiler="gcc", packages={"busybox": "1"}, programs={}
-    )
-    folder = paths.cache_dir("images", image.key)
-    records.save(folder / "image.json", image)
+    records.save(paths.cache_dir("images", IMAGE.key) / "image.json", IMAGE)

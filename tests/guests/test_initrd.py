@@ -19,7 +19,7 @@ from lab.workloads.spec import Workload
 
 from ..core.test_cpio import members
 from ..fakes.build import own_folders
-from ..fakes.guest import WORKLOAD, write_workload
+from ..fakes.guest import IMAGE, WORKLOAD, write_workload
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
 
@@ -37,10 +37,7 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, Path]
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"this is {name}")
         (root / name).chmod(0o755)
-    record = Image(
-        schema=1, name="guest", key="k", sha256="s", suite="bookworm", compiler="gcc", packages={}, programs={}
-    )
-    return record, tmp_path / "image"
+    return IMAGE, tmp_path / "image"
 
 
 def workload(folder: Path, top: str = "", text: str = WORKLOAD) -> Workload:

@@ -10,28 +10,15 @@ import pytest
 
 from lab.core import records
 from lab.kernels import store
-from lab.kernels.store import Build, BuildInputs
 
-from ..fakes.build import staging_dir
+from ..fakes.build import staged
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
 
-def _inputs(**changes: object) -> BuildInputs:
-    values = {"tree_id": "t", "kconfig_sha256": "k", "compiler": "gcc 12", "linker": "ld 2", "make": ["A=1"]}
-    return BuildInputs(**{**values, **changes})  # type: ignore[arg-type]
-
-
-def _staged(inputs: BuildInputs, subject: str = "one") -> tuple[Path, str]:
-    key = store.key_of(inputs)
-    staging = staging_dir()
-    (staging / "bzImage").write_bytes(b"kernel of " + subject.encode())
-    build = Build(
-        schema=1, key=key, inputs=inputs, spec="HEAD", commit="c" * 40, tree="linux", subject=subject,
-        compiler_command="gcc", release="6.99.0", files={"bzImage": records.file_digest(staging / "bzImage")},
-    )  # fmt: skip
-    records.save(staging / "build.json", build)
-    return staging, key
+def _staged(subject: str = "one", **inputs: object) -> tuple[Path, str]:
+    folder, build = staged({"bzImage": b"kernel of " + subject.encode()}, subject=subject, **inputs)
+    return folder, build.key
 
 
 @pytest.mark.parametrize(
@@ -46,12 +33,12 @@ def _staged(inputs: BuildInputs, subject: str = "one") -> tuple[Path, str]:
     ],
 )
 def test_the_key_depends_on_every_input(change: dict[str, object]) -> None:
-    assert store.key_of(_inputs(**change)) != store.key_of(_inputs())
-    assert store.key_of(_inputs()) == store.key_of(_inputs())
+    (_, key), (_, again), (_, other) = _staged(), _staged("two"), _staged(**change)
+    assert key == again != other
 
 
 def test_what_is_adopted_is_found_and_the_staging_folder_is_gone() -> None:
-    staging, key = _staged(_inputs())
+    staging, key = _staged()
     assert store.find(key) is None
     assert store.adopt(staging, key) == store.find(key)
     assert not staging.exists()
@@ -59,8 +46,8 @@ def test_what_is_adopted_is_found_and_the_staging_folder_is_gone() -> None:
 
 
 def test_who_comes_first_stays() -> None:
-    first, key = _staged(_inputs())
-    second, _ = _staged(_inputs(), "two")
+    first, key = _staged()
+    second, _ = _staged("two")
     store.adopt(first, key)
     assert store.adopt(second, key).subject == "one"
     assert not second.exists()
@@ -68,7 +55,7 @@ def test_who_comes_first_stays() -> None:
 
 
 def test_requests_lead_to_kernels_for_as_long_as_those_are_there() -> None:
-    staging, key = _staged(_inputs())
+    staging, key = _staged()
     request = records.digest("what was asked")
     assert store.find_request(request) is None
     store.remember_request(request, key)
@@ -80,8 +67,8 @@ def test_requests_lead_to_kernels_for_as_long_as_those_are_there() -> None:
 
 
 def test_garbage_is_what_was_not_used_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    old, old_key = _staged(_inputs())
-    new, new_key = _staged(_inputs(tree_id="u"))
+    old, old_key = _staged()
+    new, new_key = _staged(tree_id="u")
     store.adopt(old, old_key)
     used = store.adopt(new, new_key)
     for key in (old_key, new_key):
@@ -97,7 +84,7 @@ def test_garbage_is_what_was_not_used_for_long(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("content", [b"", b"kernel of onf", None], ids=["emptied", "one bit", "gone"])
 def test_a_kernel_with_a_damaged_file_is_made_again(content: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
-    staging, key = _staged(_inputs())
+    staging, key = _staged()
     build = store.adopt(staging, key)
     file = store.folder_of(key) / "bzImage"
     if content is None:
@@ -105,6 +92,6 @@ def test_a_kernel_with_a_damaged_file_is_made_again(content: bytes | None, caplo
     else:
         file.write_bytes(content)
     assert store.find(key) is None and f"{file} is not what was built" in caplog.text
-    again, _ = _staged(_inputs())
+    again, _ = _staged()
     assert store.adopt(again, key) == build == store.find(key)
     assert file.read_bytes() == b"kernel of one"
