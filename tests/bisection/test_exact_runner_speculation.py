@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -24,14 +22,7 @@ from ..fakes import bisection as fakebisect
 from ..fakes.bisection import line
 from ..fakes.bisector import Bisector, culprits
 from ..fakes.kernel import git
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
+from ..fakes.processes import until
 
 # ---- the builder by itself
 

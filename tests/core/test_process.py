@@ -7,8 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +15,8 @@ import pytest
 from lab.core import process
 from lab.core.errors import HostFailed
 from lab.core.process import CommandFailed
+
+from ..fakes.processes import lives, until
 
 
 def test_words_are_never_a_shells(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_th
         builds[tag] = subprocess.Popen(words, cwd=folder, env={**os.environ, "LAB_TEST": tag}, start_new_session=True)
     try:
         for tag in builds:
-            _until((tmp_path / tag / "half").exists)
+            until((tmp_path / tag / "half").exists)
         process.cancel_tagged("LAB_TEST", "this one", "make")
         assert builds["this one"].wait(timeout=30) == 7
         assert sorted(path.name for path in (tmp_path / "this one").iterdir()) == ["Makefile", "whole"]
@@ -86,13 +86,6 @@ def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_th
             with suppress(ProcessLookupError):
                 os.killpg(each.pid, signal.SIGKILL)
             each.wait()
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 SWEPT = """
@@ -120,9 +113,9 @@ def test_what_a_killed_process_leaves_is_swept_away(end: str, tmp_path: Path) ->
     pid = int(done.stdout)
     try:
         if end == "killed":
-            _until(lambda: not folder.exists() and not _lives(pid))
+            until(lambda: not folder.exists() and not lives(pid))
         else:
-            assert folder.exists() and _lives(pid)
+            assert folder.exists() and lives(pid)
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -150,11 +143,4 @@ with process.scratch("scratch-", pathlib.Path(sys.argv[1])) as folder:
 def test_a_scratch_folder_goes_whenever_its_process_is_killed(end: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SCRATCH, tmp_path, end], check=False)
     assert done.returncode == (0 if end == "well" else -signal.SIGKILL)
-    _until(lambda: not list(tmp_path.iterdir()))
-
-
-def _lives(pid: int) -> bool:
-    """False for what only waits for its parent to ask, too."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+    until(lambda: not list(tmp_path.iterdir()))

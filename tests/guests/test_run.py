@@ -17,6 +17,8 @@ from lab.core.errors import GuestFailed, HostFailed
 from lab.guests import run as guest_run
 from lab.guests.run import GuestExit, RunningGuests
 
+from ..fakes.processes import lives, until
+
 HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
 BEGIN = {"t": "begin", "case": "layout-4632k", "now_ns": 1}
 OUT = {"t": "out", "case": "layout-4632k", "line": '{"metrics": {"throughput": 12.5}}'}
@@ -230,7 +232,7 @@ def test_a_guest_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     left = guest_run.boot(argv, folder=tmp_path, timeout_s=0.3)
     assert left.timed_out and left.status == -signal.SIGKILL
     assert 0.3 <= left.wall_s < 600
-    assert _gone(tmp_path / "pid")
+    until(lambda: not lives(int((tmp_path / "pid").read_text())))
 
 
 def test_a_guest_that_oopsed_ends_once_it_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,10 +317,10 @@ def test_a_guest_does_not_outlive_a_lab_that_is_killed(tmp_path: Path) -> None:
         "run.boot(sys.argv[2:], folder=Path(sys.argv[1]), timeout_s=600)\n"
     )
     lab = subprocess.Popen([sys.executable, "-c", program, str(tmp_path), *argv])
-    _wait_for_file(tmp_path / "pid")
+    until((tmp_path / "pid").exists)
     lab.kill()
     lab.wait()
-    assert _gone(tmp_path / "pid")
+    until(lambda: not lives(int((tmp_path / "pid").read_text())))
 
 
 def test_stop_all_kills_those_that_run_and_those_that_come_later(tmp_path: Path) -> None:
@@ -334,7 +336,7 @@ def test_stop_all_kills_those_that_run_and_those_that_come_later(tmp_path: Path)
     for thread in threads:
         thread.start()
     for folder in folders:
-        _wait_for_file(folder / "pid")
+        until((folder / "pid").exists)
     running.stop_all()
     for thread in threads:
         thread.join(timeout=5)
@@ -351,30 +353,13 @@ def test_an_interrupt_kills_the_guest(tmp_path: Path) -> None:
     argv = qemu(tmp_path, "echo $$ > pid.new; mv pid.new pid; exec sleep 600")
 
     def interrupt() -> None:
-        _wait_for_file(tmp_path / "pid")
+        until((tmp_path / "pid").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         guest_run.boot(argv, folder=tmp_path, timeout_s=30)
-    assert _gone(tmp_path / "pid")
-
-
-def _wait_for_file(path: Path) -> None:
-    deadline = time.monotonic() + 10
-    while not (path.exists() and path.read_text().strip()):
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.01)
-
-
-def _gone(pid_file: Path) -> bool:
-    stat = Path("/proc") / pid_file.read_text().strip() / "stat"
-    deadline = time.monotonic() + 5
-    while stat.exists() and ") Z " not in stat.read_text():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    until(lambda: not lives(int((tmp_path / "pid").read_text())))
 
 
 def test_a_console_that_is_silent_for_too_long_ends_the_guest(tmp_path: Path) -> None:

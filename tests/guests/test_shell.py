@@ -19,6 +19,7 @@ from lab.guests import exact, kvm, shell
 from lab.kernels.kernel import KernelSpec
 
 from ..fakes.guest import QEMU, kernel
+from ..fakes.processes import lives
 
 QUIET = Progress(quiet=True)
 
@@ -111,7 +112,7 @@ def test_a_guest_that_hangs_ends_with_one_line_and_its_log(
     assert complaint.startswith(f"lab: the guest of {kernel('one').spec.text} hung: it did not end within 1 s; ")
     log = Path(complaint.rpartition("(log: ")[2].removesuffix(")"))
     assert log.read_text() == "last words\n"
-    assert not _lives(int(pids.read_text()))
+    assert not lives(int(pids.read_text()))
     assert not list(tmp_path.glob("lab-shell-*"))
 
 
@@ -148,12 +149,6 @@ def test_a_shell_that_hangs_gives_the_terminal_back_as_it_was(tmp_path: Path) ->
     done = subprocess.run(argv, stdin=terminal, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
     assert done.stdout == "timed out\n"
     assert termios.tcgetattr(terminal) == before
-    assert not _lives(int((tmp_path / "pid").read_text()))
+    assert not lives(int((tmp_path / "pid").read_text()))
     os.close(controller)
     os.close(terminal)
-
-
-def _lives(pid: int) -> bool:
-    """False for what only waits for its parent to ask, too."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"

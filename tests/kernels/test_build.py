@@ -38,6 +38,7 @@ from lab.report.bundle.write import make_command
 from ..fakes.build import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
 from ..fakes.compiler import write_compiler
 from ..fakes.kernel import commit_all, git
+from ..fakes.processes import until
 
 _NUMBER = itertools.count(100)
 
@@ -106,13 +107,6 @@ def _refuse(*_: object, **__: object) -> None:
 def _break(linux: Path, text: str) -> str:
     (linux / "mm" / "mmap.c").write_text(text)
     return commit_all(linux, f"break {next(_NUMBER)}")
-
-
-def _wait_for(condition: Callable[[], object], timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def _unfinished() -> list[Path]:
@@ -338,13 +332,13 @@ def test_a_build_that_was_killed_leaves_nothing_that_looks_finished(
 ) -> None:
     before = {build.key for build, _, _ in store.builds()}
     process = start_build(linux, head)
-    _wait_for(Path(f"{hold}.reached").exists)
+    until(Path(f"{hold}.reached").exists)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert {build.key for build, _, _ in store.builds()} == before
     (out,) = _unfinished()
-    _wait_for(lambda: not _running_in(out))
-    _wait_for(lambda: not list(store.kernels_dir().glob(f".staging-{process.pid}-*")))
+    until(lambda: not _running_in(out))
+    until(lambda: not list(store.kernels_dir().glob(f".staging-{process.pid}-*")))
     (out / "mm" / "mmap.o").write_bytes(b"half an object, newer than its source")
     monkeypatch.setenv("FAKE_HOLD", "")
     build = _obtain(spec_of(linux, head))
@@ -357,7 +351,7 @@ def test_two_labs_that_want_the_same_kernel_build_it_once(
     built: Build, linux: Path, head: str, hold: Path, made: Callable[[], list[str]]
 ) -> None:
     first = start_build(linux, head)
-    _wait_for(Path(f"{hold}.reached").exists)
+    until(Path(f"{hold}.reached").exists)
     second = start_build(linux, head)
     with pytest.raises(subprocess.TimeoutExpired):
         second.wait(timeout=1)
@@ -370,13 +364,13 @@ def test_two_labs_that_want_the_same_kernel_build_it_once(
 @pytest.mark.usefixtures("interruptible")
 def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, hold: Path) -> None:
     process = start_build(linux, head)
-    _wait_for(Path(f"{hold}.reached").exists)
+    until(Path(f"{hold}.reached").exists)
     (out,) = _unfinished()
     assert _running_in(out)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in stderr
-    _wait_for(lambda: not _running_in(out))
+    until(lambda: not _running_in(out))
     assert not list(store.kernels_dir().glob(f".staging-{process.pid}-*")), "nothing to clean up"
 
 
