@@ -70,6 +70,16 @@ for ((look = 0; ; look++)); do
 done
 """
 
+# Waits until a command has written so many files, or has ended.
+_UNTIL = """\
+while kill -0 "$1" 2>/dev/null; do
+    found=("$3"/*)
+    [ ! -e "${found[0]}" ] || [ ${#found[@]} -lt "$2" ] || exit 0
+    sleep 0.2
+done
+exit 1
+"""
+
 
 class QemuThread(NamedTuple):
     """A thread of a QEMU as it was seen at one look: its process, and the CPUs that it may use."""
@@ -120,6 +130,15 @@ class KvmLab:
         assert "Traceback" not in done.stderr
         assert len([line for line in done.stderr.splitlines() if line.startswith("lab: ")]) == 1, done.stderr
         return done.stderr
+
+    def stop_when(self, folder: Path, files: int, signal: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start a command, signal all its processes once a folder has so many files; how it ended."""
+        number = self.start(*arguments)
+        process = str(self.machine.process(number))
+        came = self.machine.run("bash", "-c", _UNTIL, "until", process, str(files), str(folder))
+        assert came.returncode == 0, self.machine.wait(number).stderr
+        self.machine.run("kill", f"-{signal}", "--", f"-{process}")
+        return self.machine.wait(number)
 
     def processes(self) -> list[str]:
         """The names of the machine's processes."""

@@ -70,6 +70,7 @@ class Machine:
 
     def __init__(self, folder: Path, *, systemd: bool = False, memory_mb: int = 4096, timeout_s: float = 1800) -> None:
         self.folder = folder
+        self._timeout_s = timeout_s
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "server.sh").write_text(_SERVER)
         (folder / "systemd.sh").write_text(_SYSTEMD)
@@ -97,7 +98,9 @@ class Machine:
         """Start a command; its number."""
         self._count += 1
         exports = [f"export {name}={shlex.quote(value)}" for name, value in (env or {}).items()]
-        script = [*exports, f"cd {shlex.quote(cwd)}", f"exec {shlex.join(argv)}"]
+        # A shell without job control starts what it puts in the background deaf to Ctrl-C.
+        run = shlex.join(["env", "--default-signal=INT", *argv])
+        script = [f"echo $$ >{SHARE / str(self._count)}.pid", *exports, f"cd {shlex.quote(cwd)}", f"exec {run}"]
         (self.folder / f"{self._count}.sh").write_text("\n".join(script) + "\n")
         self._control.sendall(b"%d\n" % self._count)
         return self._count
@@ -109,6 +112,15 @@ class Machine:
             self._statuses[int(ended)] = int(status)
         out, err = ((self.folder / f"{number}.{stream}").read_text(errors="replace") for stream in ("out", "err"))
         return subprocess.CompletedProcess(number, self._statuses[number], out, err)
+
+    def process(self, number: int) -> int:
+        """The process of a command, which leads a group of its own."""
+        path = self.folder / f"{number}.pid"
+        deadline = time.monotonic() + self._timeout_s
+        while not path.exists() or not path.read_text().endswith("\n"):
+            assert time.monotonic() < deadline, f"{path} does not appear"
+            time.sleep(0.1)
+        return int(path.read_text())
 
     def put(self, path: Path, text: str, owner: str, mode: str = "755") -> None:
         """Write a file of the machine."""

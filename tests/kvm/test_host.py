@@ -82,7 +82,26 @@ def test_fix_sets_what_there_is_to_set_and_restore_puts_it_back(kvm: KvmLab) -> 
     assert switches(kvm) == before
 
 
-# ---- the CPU of guests
+# ---- kernels that boot nowhere
+
+_NEWEST = """\
+from lab.guests import kvm
+print(next(kvm.kernels_to_try()))
+"""
+
+
+def test_a_newest_kernel_that_boots_nowhere_says_nothing_about_kvm(kvm: KvmLab, found: object) -> None:
+    asked = kvm.machine.run(*kvm.as_user(str(kvm.lab.python), "-c", _NEWEST), env=kvm.environment())
+    newest = asked.stdout.strip()
+    kvm.machine.put(Path("/run/nowhere"), "no kernel at all\n", "root")
+    assert kvm.machine.run("mount", "--bind", "/run/nowhere", newest).returncode == 0, asked.stderr
+    try:
+        assert findings(doctor(kvm))["live mode (KVM)"] == ("ok", "a kernel boots under KVM")
+    finally:
+        kvm.machine.run("umount", newest)
+
+
+# ---- the limits and the CPU of guests
 
 _PICKY = """\
 #!/bin/sh
@@ -99,6 +118,11 @@ exec qemu-system-x86_64 "$@"
 """A QEMU as on hosts whose hypervisor does not let it write IA32_ARCH_CAPABILITIES."""
 
 
+def test_the_time_of_a_guest_is_that_of_what_prepares_it(kvm: KvmLab, found: object) -> None:
+    said = kvm.refused(4, *AB, *LIVE, "--rounds", "1", "--guest-timeout", "1s")
+    assert "vng" in said and "--guest-timeout" in said
+
+
 def test_guests_have_the_cpu_that_the_probe_came_up_with(kvm: KvmLab, found: object) -> None:
     picky = Path("/run/picky/qemu-system-x86_64")
     kvm.machine.put(picky, _PICKY, "root")
@@ -109,6 +133,15 @@ def test_guests_have_the_cpu_that_the_probe_came_up_with(kvm: KvmLab, found: obj
 
 
 # ---- KVM that comes and goes
+
+
+_LATER = """\
+import time
+from lab.guests import kvm
+now = time.time
+time.time = lambda: now() + 3600
+print(kvm.require("qemu-system-x86_64"))
+"""
 
 
 @pytest.fixture
@@ -129,3 +162,13 @@ def test_a_kvm_that_comes_and_goes_is_what_the_doctor_found_last(kvm_gone: KvmLa
     assert "no kernel boots under it" in kvm_gone.refused(4, "shell", BASE, "--accel", "kvm", "--", "true")
     assert findings(doctor(kvm_gone))["live mode (KVM)"][0] == "ok"
     assert kept_probe(kvm_gone)["reason"] is None
+
+
+def test_a_no_is_asked_anew_after_minutes(kvm_gone: KvmLab) -> None:
+    kvm = kvm_gone
+    doctor(kvm)
+    kvm.machine.run("umount", "/dev/kvm")
+    assert kept_probe(kvm)["reason"]
+    asked = kvm.machine.run(*kvm.as_user(str(kvm.lab.python), "-c", _LATER), env=kvm.environment())
+    assert asked.stdout == "host\n", asked.stderr
+    assert kept_probe(kvm)["reason"] is None

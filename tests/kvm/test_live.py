@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from .conftest import AB, KVM_GROUP, KvmLab, QemuThread, counted, counters
 
 pytestmark = pytest.mark.kvm
 
-
+DATA_FOLDERS = Path(__file__).resolve().parents[2]
 RESULT = "live-kvm"
 COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
 
@@ -55,6 +57,11 @@ def test_every_vcpu_was_on_its_host_cpu(compared: Any, watched: list[QemuThread]
     pinned = [seen for seen in by_guest.values() if vcpu in seen]
     assert len(pinned) >= 2, by_guest
     assert all(seen.count(vcpu) == 1 and others in seen for seen in pinned), by_guest
+
+
+def test_the_answer_of_the_probe_is_kept(kvm: KvmLab, compared: Any) -> None:
+    kept = kvm.machine.run("cat", str(kvm.lab.home / ".cache/kernel-ab-lab/checks/kvm.json"))
+    assert json.loads(kept.stdout)["reason"] is None
 
 
 def test_no_qemu_is_left(kvm: KvmLab, compared: Any) -> None:

@@ -83,6 +83,16 @@ def test_host_ready_finds_every_package(host: Host) -> None:
     assert host.play("host_ready") == 0
 
 
+def test_bench_host_sets_and_restores(host: Host) -> None:
+    switch = "/sys/kernel/mm/transparent_hugepage/enabled"
+    before = host.run("cat", switch)
+    python = str(LAB / "bin/python3")
+    assert host.play("bench_host", bench_host_become="false", ansible_python_interpreter=python) > 0
+    assert host.run("cat", switch) == "always madvise [never]\n" != before
+    assert host.play("bench_host_restore", bench_host_become="false", ansible_python_interpreter=python) > 0
+    assert host.run("cat", switch) == before
+
+
 def test_nightly_runs_a_night_in_both_modes(host: Host, first_night: FirstNight) -> None:
     user = KvmLab(host.machine, host.lab)
     host.run(*user.as_user(*first_night.arrival()))
