@@ -381,7 +381,7 @@ static void watch_start(struct qemu_plugin_tb *tb, struct block *block)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_NO_REGISTERS, block);
 }
 
-/* Where a direct jump or call goes to; 0 for any other instruction. */
+/* The target of a direct jump or call; 0 for any other instruction. */
 static uint64_t target_of(const struct step *step)
 {
 	if (!step->decoded.jump)

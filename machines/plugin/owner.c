@@ -3,7 +3,6 @@
 #include "owner.h"
 #include "memory.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,22 +53,14 @@ bool owner_add(const char *address)
 	return end != address && !*end;
 }
 
-static bool find(void *function, const char *name)
-{
-	void *symbol = dlsym(RTLD_DEFAULT, name);
-
-	memcpy(function, &symbol, sizeof(symbol));
-	return symbol;
-}
-
 static bool can_read(void)
 {
 	static bool asked, can;
 
 	if (!asked)
-		can = find(&make_bytes, "g_byte_array_new") && find(&set_length, "g_byte_array_set_size") &&
-		      find(&find_registers, "qemu_plugin_get_registers") &&
-		      find(&read_register, "qemu_plugin_read_register");
+		can = qemu_find(&make_bytes, "g_byte_array_new") && qemu_find(&set_length, "g_byte_array_set_size") &&
+		      qemu_find(&find_registers, "qemu_plugin_get_registers") &&
+		      qemu_find(&read_register, "qemu_plugin_read_register");
 	asked = true;
 	return can;
 }

@@ -18,7 +18,7 @@ bool owner_add(const char *address);
 /* At translation. target: of the call that ends the block, 0 if it is none or not known. */
 void owner_watch(struct qemu_plugin_tb *tb, const struct block *block, uint64_t target);
 
-/* Where the call that got an object returned to; 0 if it was not seen. */
+/* The return address of the call that got an object; 0 if that call was not seen. */
 uint64_t owner_of(uint64_t object);
 
 #endif

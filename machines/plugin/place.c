@@ -11,7 +11,6 @@
 #include "owner.h"
 #include "vcpu.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
@@ -28,17 +27,9 @@
 static int (*peek_guest)(void *cpu, uint64_t address, void *to, uint64_t length, bool write);
 static void *(*get_cpu)(int index);
 
-static bool find(void *function, const char *name)
-{
-	void *symbol = dlsym(RTLD_DEFAULT, name);
-
-	memcpy(function, &symbol, sizeof(symbol));
-	return symbol;
-}
-
 bool place_peek(uint64_t address, void *to, size_t length)
 {
-	if (!peek_guest && (!find(&peek_guest, "cpu_memory_rw_debug") || !find(&get_cpu, "qemu_get_cpu")))
+	if (!peek_guest && (!qemu_find(&peek_guest, "cpu_memory_rw_debug") || !qemu_find(&get_cpu, "qemu_get_cpu")))
 		return false;
 	return !peek_guest(get_cpu((int)running), address, to, length, false);
 }

@@ -24,7 +24,7 @@ static size_t (*data_copy)(const struct qemu_plugin_insn *insn, void *bytes, siz
 static unsigned int nr_vcpus = 1;
 
 /* ISO C has no cast from an object's pointer to a function's; POSIX promises that the bits are the same. */
-static bool find(void *function, const char *name)
+bool qemu_find(void *function, const char *name)
 {
 	void *symbol = dlsym(RTLD_DEFAULT, name);
 
@@ -56,18 +56,18 @@ bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus)
 	nr_vcpus = (unsigned int)info->system.max_vcpus;
 	*vcpus = nr_vcpus;
 	if (info->version.cur >= 3)
-		found = find(&data_copy, "qemu_plugin_insn_data");
+		found = qemu_find(&data_copy, "qemu_plugin_insn_data");
 	else
-		found = find(&data_pointer, "qemu_plugin_insn_data");
+		found = qemu_find(&data_pointer, "qemu_plugin_insn_data");
 	if (qemu_plugin_version == 1)
-		return found && find(&block_inline, "qemu_plugin_register_vcpu_tb_exec_inline") &&
-		       find(&insn_inline, "qemu_plugin_register_vcpu_insn_exec_inline") &&
-		       find(&access_inline, "qemu_plugin_register_vcpu_mem_inline");
-	return found && find(&scoreboard_new, "qemu_plugin_scoreboard_new") &&
-	       find(&scoreboard_find, "qemu_plugin_scoreboard_find") &&
-	       find(&block_inline_vcpu, "qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu") &&
-	       find(&insn_inline_vcpu, "qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu") &&
-	       find(&access_inline_vcpu, "qemu_plugin_register_vcpu_mem_inline_per_vcpu");
+		return found && qemu_find(&block_inline, "qemu_plugin_register_vcpu_tb_exec_inline") &&
+		       qemu_find(&insn_inline, "qemu_plugin_register_vcpu_insn_exec_inline") &&
+		       qemu_find(&access_inline, "qemu_plugin_register_vcpu_mem_inline");
+	return found && qemu_find(&scoreboard_new, "qemu_plugin_scoreboard_new") &&
+	       qemu_find(&scoreboard_find, "qemu_plugin_scoreboard_find") &&
+	       qemu_find(&block_inline_vcpu, "qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu") &&
+	       qemu_find(&insn_inline_vcpu, "qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu") &&
+	       qemu_find(&access_inline_vcpu, "qemu_plugin_register_vcpu_mem_inline_per_vcpu");
 }
 
 size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t limit)

@@ -89,6 +89,9 @@ struct counters {
 	const bool *off;			/* not counted while this is true; NULL: always. By callbacks only */
 };
 
+/* A function of this process by its name, such as one that QEMU exports and its plugin interface lacks: false if none. */
+bool qemu_find(void *function, const char *name);
+
 bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus);
 
 /* From now on counters are added to by callbacks, which see where counters point to when they are called. */

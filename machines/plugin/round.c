@@ -16,9 +16,7 @@
 #include "context.h"
 #include "vcpu.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
-#include <string.h>
 
 #define ALONE	64	/* instructions that a vCPU may run after the request to leave, if others can run */
 
@@ -50,13 +48,10 @@ bool rounds_make(unsigned int count)
 	};
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-		void *symbol = dlsym(RTLD_DEFAULT, needed[i].name);
-
-		if (!symbol) {
+		if (!qemu_find(needed[i].function, needed[i].name)) {
 			fprintf(stderr, "cost plugin: this QEMU does not export %s\n", needed[i].name);
 			return false;
 		}
-		memcpy(needed[i].function, &symbol, sizeof(symbol));
 	}
 	if (count > VCPUS_MAX) {
 		fprintf(stderr, "cost plugin: %u vCPUs; at most %d can take turns\n", count, VCPUS_MAX);
@@ -68,9 +63,7 @@ bool rounds_make(unsigned int count)
 /* QEMU 10.0 tells callbacks of the vCPU that translated their block, so the thread's own variable is asked. */
 static unsigned int who(unsigned int told)
 {
-	if (!current_cpu)
-		current_cpu = dlsym(RTLD_DEFAULT, "current_cpu");
-	if (!current_cpu)
+	if (!current_cpu && !qemu_find(&current_cpu, "current_cpu"))
 		return told;
 	for (unsigned int i = 0; i < nr_vcpus; i++) {
 		if (!cpus[i])
@@ -137,7 +130,7 @@ static void on_turn(unsigned int told, void *data)
 	}
 }
 
-/* Who has waited for a line to load it has it for a moment: the stores of others come later, in modelled time too. */
+/* A vCPU that has waited for a line to load it keeps it for a moment: in modelled time, too, others store later. */
 void round_keep(void)
 {
 	if (keeping == KEEPS_NONE)
