@@ -159,7 +159,7 @@ def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]]
 
 
 def staged(files: Mapping[str, bytes], *, subject: str = "one", **inputs: Any) -> tuple[Path, Build]:
-    """A kernel of these files in a folder like that of `store.staging`, which stays. inputs: what differs of them."""
+    """A kernel of these files in a folder like that of `store.staging`, which stays. inputs: the ones that differ."""
     values = {"tree_id": "t", "kconfig_sha256": "k", "compiler": "gcc 12", "linker": "ld 2", "make": ["A=1"]}
     made = BuildInputs(**{**values, **inputs})
     folder = store.kernels_dir() / f".staging-{os.getpid()}-{secrets.token_hex(4)}"

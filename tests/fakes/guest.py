@@ -175,7 +175,7 @@ def plan(workload: str, *more: str, **changes: object) -> Plan:
 
 
 def surroundings(folder: Path, measure: object) -> Mapping[tuple[Any, str], Any]:
-    """What to put where the image, a slice of it, QEMU and guests would be."""
+    """Replacements of the image, its slice, QEMU and guests."""
     initrd = folder / "slice.cpio"
     initrd.write_bytes(b"a root")
     return {

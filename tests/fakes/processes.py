@@ -1,4 +1,4 @@
-"""Waiting for what other processes do."""
+"""Waits for other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def lives(pid: int) -> bool:
-    """False for what only waits for its parent to ask, too."""
+    """True while a process runs; a zombie does not."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

@@ -65,7 +65,7 @@ static void futex_run(struct worker *worker)
 	MUST(syscall(SYS_futex, &common->apart[worker->id].word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0));
 }
 
-/* The word is another one than the caller expects: it takes the bucket's lock and returns. */
+/* The word differs from the expected value: the call takes the lock of its bucket and returns. */
 static void futex_wait_run(struct worker *worker)
 {
 	long result = syscall(SYS_futex, &common->apart[worker->id].word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 1, NULL,

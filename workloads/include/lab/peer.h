@@ -3,7 +3,7 @@
 #ifndef LAB_PEER_H
 #define LAB_PEER_H
 
-/* Start a process that ends with this one. What it runs must not return. */
+/* Start a process that ends with this one. The function must not return. */
 void peer_start(void (*run)(const void *data), const void *data);
 
 #endif
