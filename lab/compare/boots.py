@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,9 +25,6 @@ from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.kernels.architecture import MachineType
 from lab.workloads.spec import Case, Workload
-
-_LEAST_FREE = 32 << 20
-"""Bytes of disk: a report that a full disk cut short would read as a guest that died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +129,6 @@ def boot(setup: GuestSetup, arm: Arm, job: Job, *, name: str, cpu_set: CpuSet, r
     """
     folder = runs.guest_folder(setup.folder, name)
     shutil.rmtree(folder, ignore_errors=True)
-    paths.require_space(setup.folder, _LEAST_FREE, "a guest")
     # QEMU makes its control socket by the umask: no other user may come near it.
     folder.mkdir(mode=0o700, parents=True)
     record_path(setup.folder, name).parent.mkdir(exist_ok=True)
@@ -174,25 +171,28 @@ def _run(
 ) -> BootRecord:
     live_machine.link_files(folder, arm.kernel.image(setup.machine), setup.root)
     initrd = folder / run.INITRD
-    initrd.write_bytes(_initrd(setup, arm, job))
+    with paths.writing(initrd):
+        initrd.write_bytes(_initrd(setup, arm, job))
+
+    def start(process: subprocess.Popen[bytes]) -> None:
+        live_machine.pin_and_start(process, folder, cpu_set, timeout_s=setup.timeout_s)
+
     try:
-        ended = run.boot(
-            record.argv,
-            folder=folder,
-            timeout_s=setup.timeout_s,
-            running=running,
-            file_max=(setup.workload.memory_mb << 20) + run.FILE_MAX,
-            on_start=lambda process: live_machine.pin_and_start(process, folder, cpu_set, timeout_s=setup.timeout_s),
-        )
-        report = run.read_report(ended)
-        counted = _take_events(report) if setup.perf else []
-        profiles = _take_profiles(report) if setup.profiled else {}
-        lacking = _lacking(report, setup.workload) if job.may_lack else {}
-        offered = [case for case in job.cases if case.name not in lacking]
-        values = collect(report, setup.workload, offered, job.iterations, folder, counted)
-    except GuestFailed:
-        paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
-        raise
+        with run.needing_disk(folder):
+            ended = run.boot(
+                record.argv,
+                folder=folder,
+                timeout_s=setup.timeout_s,
+                running=running,
+                file_max=(setup.workload.memory_mb << 20) + run.FILE_MAX,
+                on_start=start,
+            )
+            report = run.read_report(ended)
+            counted = _take_events(report) if setup.perf else []
+            profiles = _take_profiles(report) if setup.profiled else {}
+            lacking = _lacking(report, setup.workload) if job.may_lack else {}
+            offered = [case for case in job.cases if case.name not in lacking]
+            values = collect(report, setup.workload, offered, job.iterations, folder, counted)
     finally:
         initrd.unlink(missing_ok=True)
         (folder / live_machine.QMP).unlink(missing_ok=True)

@@ -338,7 +338,8 @@ def _boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
         return _run(guest, running, None)
     if state := kept.load():
         for name, said in ((CONSOLE, state.console), (REPORT, state.report)):
-            (guest.folder / name).write_bytes(said)
+            with paths.writing(guest.folder / name):
+                (guest.folder / name).write_bytes(said)
         with GoingOn(kept, guest.cases_text()) as going_on:
             try:
                 return _run(guest, running, going_on)._replace(booted=False)
@@ -448,16 +449,14 @@ def boot_and_read(
     """
     words, begin, fds = (start.changed(argv), start.begin, start.fds) if start else (argv, None, ())
     try:
-        ended = run.boot(
-            [*words, *exact.sandbox(argv[0])], folder=folder, timeout_s=timeout_s, running=running,
-            file_max=run.FILE_MAX, on_start=begin, fds=fds,
-        )  # fmt: skip
-        report = run.read_report(ended)
-        output.collect_some(report, workload, cases, folder)
-        found = _modelled(folder / COSTS, workload, report, step_ns) if step_ns else _Modelled({}, {}, {})
-    except GuestFailed:
-        paths.require_space(folder)  # a full disk may have cut the report short, which is not its kernel's fault
-        raise
+        with run.needing_disk(folder):
+            ended = run.boot(
+                [*words, *exact.sandbox(argv[0])], folder=folder, timeout_s=timeout_s, running=running,
+                file_max=run.FILE_MAX, on_start=begin, fds=fds,
+            )  # fmt: skip
+            report = run.read_report(ended)
+            output.collect_some(report, workload, cases, folder)
+            found = _modelled(folder / COSTS, workload, report, step_ns) if step_ns else _Modelled({}, {}, {})
     finally:
         (folder / INITRD).unlink(missing_ok=True)
     return GuestOutput(report, found.costs, ended.wall_s, ended.cpu_s, found.windows, found.events)

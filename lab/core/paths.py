@@ -21,9 +21,6 @@ DATA_FOLDERS = ("ansible", "atlas", "bisect", "images", "kernels", "machines", "
 
 _APP = "kernel-ab-lab"
 
-LEAST_FREE = 1 << 20
-"""Bytes. If less is free, the last lines that a guest wrote may be missing."""
-
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _HINT = "free some, e.g. with `lab gc`; then repeat"
 
@@ -95,7 +92,7 @@ def entries(folder: Path, pattern: str = "*") -> list[Path]:
     return sorted(folder.glob(pattern))
 
 
-def require_space(folder: Path, least: int = LEAST_FREE, what: str = "writing there") -> None:
+def require_space(folder: Path, least: int, what: str) -> None:
     """Raise `DiskFull` if fewer bytes are free."""
     free = shutil.disk_usage(folder).free
     if free < least:

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from lab.core import paths
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, suggestion
 from lab.guests.channel import GuestReport, parse
 from lab.kernels.kernel import Kernel
@@ -45,6 +46,9 @@ FILE_MAX = 64 << 20
 
 REPORT_MAX = 16 << 20
 """The most bytes of a report, a hundred times those of syscalls. Reading takes up to twenty times as much memory."""
+
+DISK_NEEDED = FILE_MAX
+"""The bytes of disk that have to be free for a guest: enough for a few kept states beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,21 @@ class RunningGuests:
             self._closed = True
             for process in self._processes:
                 process.kill()
+
+
+@contextmanager
+def needing_disk(folder: Path) -> Iterator[None]:
+    """Raise `DiskFull` for a guest that has too little disk to start, and for one that failed while it had too little.
+
+    A report that a full disk cut short reads as a guest that died. The disk may be less full when the guest ends: what
+    filled it can be the state of another guest, which is deleted if it does not fit.
+    """
+    paths.require_space(folder, DISK_NEEDED, "a guest")
+    try:
+        yield
+    except GuestFailed:
+        paths.require_space(folder, DISK_NEEDED, "a guest")
+        raise
 
 
 def boot(

@@ -18,7 +18,7 @@ from lab.compare.boots import BootRecord, GuestSetup, Job
 from lab.core.errors import DiskFull, GuestFailed, GuestFailure
 from lab.guests import live_machine, run
 from lab.guests.channel import CaseOutcome, GuestReport
-from lab.guests.run import Arm, RunningGuests
+from lab.guests.run import Arm, GuestExit, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.workloads import selection
 
@@ -78,53 +78,65 @@ def test_a_metric_that_only_some_iterations_print_has_holes(tmp_path: Path) -> N
     assert [math.isnan(value) for value in kept.reading()["small"]["faults"]] == [True, False, True]
 
 
-def test_no_guest_is_started_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Usage", (), {"free": 1 << 20})())
-    bench = cast(GuestSetup, SimpleNamespace(folder=tmp_path))
-    with pytest.raises(DiskFull, match="1 MiB free, a guest needs 32 MiB"):
-        boots.boot(
-            bench,
-            cast(Arm, None),
-            Job(cases=[], seed=1, iterations=1),
-            name="n",
-            cpu_set=cast(CpuSet, None),
-            running=RunningGuests(),
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestSetup:
+    """That of guests which are never composed."""
+    monkeypatch.setattr(live_machine, "compose", lambda *_: ([], ["qemu"]))
+    monkeypatch.setattr(live_machine, "link_files", lambda *_: None)
+    monkeypatch.setattr(boots, "_initrd", lambda *_: b"")
+    setup = SimpleNamespace(
+        folder=tmp_path, timeout_s=900.0, machine="q35", root=tmp_path, guest_of=lambda *_: None, fingerprint="f",
+        workload=selection.load(write_workload(tmp_path / "mine")), perf=(), profiled=False,
+    )  # fmt: skip
+    return cast(GuestSetup, setup)
+
+
+def boot(setup: GuestSetup) -> BootRecord:
+    job, arm = Job(cases=[], seed=1, iterations=1), Arm(name="base", kernel=kernel("base"), settings={})
+    cpu_set = CpuSet(cpus=[0], others=[], nodes=[])
+    return boots.boot(setup, arm, job, name="n", cpu_set=cpu_set, running=RunningGuests())
+
+
+@pytest.mark.parametrize(("free", "booted"), [([63], 0), ([999, 63], 1)])
+def test_a_full_disk_is_no_kernels_failure(
+    setup: GuestSetup, monkeypatch: pytest.MonkeyPatch, free: list[int], booted: int
+) -> None:
+    """free: MiB before and after the guest, whose report is missing."""
+    left, guests = iter(free), []
+
+    def cut(argv: list[str], *, folder: Path, **how: object) -> GuestExit:
+        guests.append(argv)
+        return GuestExit(
+            status=0, timed_out=False, stderr="", wall_s=1, console=folder / run.CONSOLE, report=folder / run.REPORT
         )
-    assert not list(tmp_path.iterdir())
+
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=next(left) << 20))
+    monkeypatch.setattr(run, "boot", cut)
+    with pytest.raises(DiskFull, match="63 MiB free, a guest needs 64 MiB"):
+        boot(setup)
+    assert len(guests) == booted
+    assert not list((setup.folder / "boots").iterdir())
 
 
-def test_vng_and_qemu_have_the_time_that_the_guest_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vng_and_qemu_have_the_time_that_the_guest_has(setup: GuestSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     limits_s = []
 
     def compose(guest: object, kernel: Path, root: Path, timeout_s: float) -> tuple[list[str], list[str]]:
         limits_s.append(timeout_s)
         return [], ["qemu"]
 
-    def boot(argv: list[str], *, timeout_s: float, on_start: Callable[[None], None], **how: object) -> None:
+    def start(argv: list[str], *, timeout_s: float, on_start: Callable[[None], None], **how: object) -> None:
         limits_s.append(timeout_s)
         on_start(None)
         raise GuestFailed(GuestFailure.HANG, "enough")
 
     monkeypatch.setattr(live_machine, "compose", compose)
-    monkeypatch.setattr(live_machine, "link_files", lambda *_: None)
     monkeypatch.setattr(live_machine, "pin_and_start", lambda *_, timeout_s: limits_s.append(timeout_s))
-    monkeypatch.setattr(boots, "_initrd", lambda *_: b"")
-    monkeypatch.setattr(run, "boot", boot)
-    setup = SimpleNamespace(
-        folder=tmp_path, timeout_s=900.0, machine="q35", root=tmp_path, guest_of=lambda *_: None, fingerprint="f",
-        workload=selection.load(write_workload(tmp_path / "mine")),
-    )  # fmt: skip
+    monkeypatch.setattr(run, "boot", start)
     before = os.umask(0)
     with pytest.raises(GuestFailed, match="enough"):
-        boots.boot(
-            cast(GuestSetup, setup),
-            Arm(name="base", kernel=kernel("base"), settings={}),
-            Job(cases=[], seed=1, iterations=1),
-            name="n",
-            cpu_set=CpuSet(cpus=[0], others=[], nodes=[]),
-            running=RunningGuests(),
-        )
+        boot(setup)
     os.umask(before)
     assert limits_s == [900] * 3
-    (folder,) = (tmp_path / "guests").iterdir()
+    (folder,) = (setup.folder / "guests").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700, "the socket by which QEMU is controlled is in it"

@@ -6,13 +6,14 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lab.compare import runs
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
-from lab.core.errors import GuestFailed
+from lab.core.errors import DiskFull, GuestFailed
 from lab.guests.exact import Qemu
 from lab.guests.plugin import Marks
 from lab.guests.run import Arm, RunningGuests
@@ -214,6 +215,19 @@ def test_a_guest_that_qemus_flags_end_each_time_has_failed(bench: Bench) -> None
     with pytest.raises(GuestFailed):
         measure(bench, *SMALL, script=f"echo >> {turns}; echo 'Kernel panic - not syncing: boom' >> console.log")
     assert len(turns.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("free", "boots"), [([63], False), ([999, 63], True)])
+def test_a_full_disk_is_no_kernels_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, free: list[int], boots: bool
+) -> None:
+    """free: MiB before and after the guest, whose report is cut short."""
+    left = iter(free)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=next(left) << 20))
+    with pytest.raises(DiskFull, match="63 MiB free, a guest needs 64 MiB"):
+        measure(bench, *SMALL, *LARGE, script="sed -i '$d' report.jsonl")
+    assert not list((bench.folder / "runs").iterdir())
+    assert (guest_folder(bench) / "argv").exists() == boots
 
 
 def test_what_an_earlier_guest_left_is_not_taken_for_this_ones(bench: Bench) -> None:
