@@ -162,7 +162,7 @@ def _depends(path: Path) -> Iterator[str]:
     try:
         section = ELFFile(io.BytesIO(files.decompress(path.read_bytes()))).get_section_by_name(".modinfo")
         lines = section.data().split(b"\0") if section else []
-    except (*files.UNPACK_ERRORS, ELFError, HostFailed) as error:
+    except (*files.UNPACK_ERRORS, ELFError, OverflowError, HostFailed) as error:
         raise UserError(
             f"the module {path} cannot be read: {error}", hint="guests load .ko, .ko.xz and .ko.gz"
         ) from error

@@ -271,8 +271,8 @@ def _needs(root: Path, name: str, path: Path, own: Container[str], search: Seque
                 if isinstance(segment, InterpSegment):
                     yield segment.get_interp_name()
             yield from _libraries(root, name, elf, own, search)
-        except ELFError as error:
-            raise MissingFile(f"nothing that can be read ({error})", name) from error
+        except (ELFError, ValueError) as error:
+            raise UserError(f"{path} is not a readable ELF file: {error}") from error
 
 
 def interpreter(start: bytes) -> str:

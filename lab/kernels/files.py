@@ -126,10 +126,7 @@ def inspect(path: Path) -> KernelFile:
     """Recognise a kernel image; `UserError` when the file is none."""
     if not path.is_file():
         raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
-    try:
-        image = _mapped(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    image = _mapped(path)
     kind, release = _recognise(image)
     if kind is None or release is None:
         raise _no_kernel(path)
@@ -143,9 +140,12 @@ def _no_kernel(path: Path) -> UserError:
 
 
 def _mapped(path: Path) -> Buffer:
-    """The file's bytes, without reading a vmlinux of a gigabyte into memory."""
-    with path.open("rb") as stream:
-        return _mapped_stream(stream)
+    """The file's bytes, without reading a vmlinux of a gigabyte into memory; `UserError` if it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            return _mapped_stream(stream)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _mapped_stream(stream: IO[bytes]) -> Buffer:
@@ -380,7 +380,7 @@ def built_on(path: Path) -> str | None:
 def _in_banner(path: Path, pattern: re.Pattern[bytes]) -> str | None:
     try:
         image = extract_vmlinux(path)
-    except (UserError, OSError):  # the file may be gone by now
+    except UserError:  # the file may be gone by now
         return None
     banners = islice(_BANNER.finditer(image), _BANNERS_MAX)
     match = next(filter(None, (pattern.search(banner[0]) for banner in banners)), None)

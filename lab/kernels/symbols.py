@@ -216,7 +216,7 @@ def from_elf(path: Path, *, bias: int = 0) -> SymbolTable:
             return SymbolTable(_elf_labels(ELFFile(stream), bias))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (ELFError, UnicodeDecodeError) as error:
+    except (ELFError, ValueError) as error:
         raise UserError(f"{path} is not a readable ELF file: {error}") from error
 
 

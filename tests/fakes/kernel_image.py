@@ -23,6 +23,12 @@ def elf(*, pvh: bool = True, config: bool = True) -> bytes:
     return header + segment + notes + banner + packed
 
 
+def damaged_elf() -> bytes:
+    """An ELF file with names of sections where no file reaches."""
+    start, names = elf(), struct.pack("<IIQQQQIIQQ", 1, 3, 0, 0, 1 << 63, 16, 0, 0, 1, 0)
+    return start[:40] + struct.pack("<Q10xHHH", len(start), 64, 2, 1) + start[64:] + bytes(64) + names
+
+
 def bzimage(payload: bytes) -> bytes:
     image = bytearray(0x700)
     image[0x1F1] = 1

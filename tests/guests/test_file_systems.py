@@ -17,6 +17,7 @@ from lab.kernels.kconfig import FILE_SYSTEMS, RAM_DISK
 from lab.workloads import selection
 
 from ..fakes.guest import kernel
+from ..fakes.kernel_image import damaged_elf
 
 FSMARK = "fsmark"
 
@@ -70,6 +71,13 @@ def test_modules_come_behind_those_they_depend_on(tmp_path: Path) -> None:
     assert made.memory_mb > workload.memory_mb
     assert any(word.startswith("brd.rd_size=") for word in made.cmdline)
     assert made.own_files["/lib/lab/mount-fs"].is_file()
+
+
+@pytest.mark.parametrize("content", [b"no module", gzip.compress(b"ELF")[:9], damaged_elf()])
+def test_a_damaged_module_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "brd.ko").write_bytes(content)
+    with pytest.raises(UserError, match=r"the module .*brd\.ko cannot be read: "):
+        list(file_systems._depends(tmp_path / "brd.ko"))
 
 
 def test_one_more_kernel_brings_its_own_modules(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from lab.workloads.spec import Workload
 from ..core.test_cpio import members
 from ..fakes.build import own_folders
 from ..fakes.guest import IMAGE, WORKLOAD, write_workload
+from ..fakes.kernel_image import damaged_elf
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
 
@@ -246,3 +247,9 @@ def test_what_is_missing_is_named_with_who_needs_it(root: Path, tmp_path: Path) 
     (tmp_path / "script").write_bytes(b"#!/usr/bin/python3\n")
     with pytest.raises(MissingFile, match="/usr/bin/python3"):
         initrd.closure(other, {"/workload/script": tmp_path / "script"})
+
+
+def test_a_damaged_program_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(damaged_elf())
+    with pytest.raises(UserError, match="/mine is not a readable ELF file: "):
+        initrd.closure(tmp_path, {"/workload/mine": tmp_path / "mine"})

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lab.core.errors import UserError
 from lab.kernels import kallsyms, symbols
-from lab.kernels.symbols import Symbol
+from lab.kernels.symbols import Symbol, SymbolTable
+
+from ..fakes.kernel_image import damaged_elf
 
 TEXT = 0xFFFFFFFF81000000
 
@@ -107,6 +110,30 @@ def test_levels_of_initcalls(tmp_path: Path) -> None:
 )
 def test_base_name(name: str, base: str) -> None:
     assert symbols.base_name(name) == base
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "said"),
+    [
+        (symbols.from_system_map, None, "cannot read {}: No such file"),
+        (symbols.from_elf, None, "cannot read {}: No such file"),
+        (symbols.from_kallsyms_image, None, "cannot read {}: No such file"),
+        (symbols.from_system_map, b"0 T a\nno map\n", "{}, line 2: not a line of a System.map: 'no map'"),
+        (symbols.from_kallsyms_image, b"no kernel", "{} is not a Linux kernel"),
+        (symbols.from_elf, b"", "{} is not a readable ELF file: "),
+        (symbols.from_elf, damaged_elf()[:27], "{} is not a readable ELF file: "),
+        (symbols.from_elf, damaged_elf(), "{} is not a readable ELF file: "),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, read: Callable[[Path], SymbolTable], content: bytes | None, said: str
+) -> None:
+    path = tmp_path / "file"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        read(path)
+    assert caught.value.message.startswith(said.format(path))
 
 
 # --- kallsyms
