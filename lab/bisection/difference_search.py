@@ -29,7 +29,8 @@ MOST_FILES, ENOUGH = 64, 0.5
 """With more differing files, a mix that takes this part of the change back is enough: hardly anything more builds."""
 
 MOST_REPAIRS, MORE_REPAIRS = 8, 2
-"""Builds that are spent on one mix that does not build, and on one after a mix that took a part of the change back."""
+"""Builds that are spent on one mix that does not build, and on one after a mix that took that part of the change back.
+"""
 
 MOST_BUILDS = 96
 """Builds after which a search gives up: its answer is the best mix by then."""
@@ -120,14 +121,16 @@ class Search:
         """A mix that takes all of the change back, or as much as can be built; none if nothing takes any back."""
         best: tuple[Mix, float] = (frozenset(), 0.0)
         grown: Mix = frozenset()
-        tiers = suspects.tiers(self.difference)
+        inside = suspects.inside(self.difference) if self.hunks else []
+        tiers = [*inside, *suspects.tiers(self.difference)]
         for number, tier in enumerate(tiers):
             last = number == len(tiers) - 1
             many = len(self.difference.by_path) > MOST_FILES
-            if many and (best[1] > ENOUGH or (last and best[0])):
+            if many and ((best[1] > ENOUGH and number > len(inside)) or (last and best[0])):
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
-            mix, result = self._repaired(wanted, len(tiers) - number, first=not best[0])
+            repairs = MORE_REPAIRS if best[1] > ENOUGH else MOST_REPAIRS
+            mix, result = self._repaired(wanted, len(tiers) - number, repairs, alone=number < len(inside))
             if result.share is None:
                 continue  # its files are set aside
             grown = mix
@@ -137,16 +140,22 @@ class Search:
                 break
         return best
 
-    def _repaired(self, mix: Mix, tiers_left: int, *, first: bool) -> tuple[Mix, Result]:
-        """A mix that builds: hunks that a failing build names are added, and if there are none, left out."""
+    def _repaired(self, mix: Mix, tiers_left: int, most: int, *, alone: bool) -> tuple[Mix, Result]:
+        """A mix that builds: hunks that a failing build names are added, and if there are none, left out.
+
+        most: builds. alone: True if no hunks of other files are added, so that a build compiles these files alone.
+        """
         left = tiers_left + delta.tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
         seen = {mix}
-        for _ in range(MOST_REPAIRS if first else MORE_REPAIRS):
+        for _ in range(most):
             if result.share is not None or not result.errors:
                 break
             said = suspects.complaint(result.errors)
             more = suspects.additions(self.difference, mix, said)
+            if alone:
+                paths = self.difference.paths(mix)
+                more = [one for one in more if self.difference.hunks[one].path in paths]
             following = mix | frozenset(more)
             if not more or following in seen:
                 following = mix - frozenset(suspects.omissions(self.difference, mix, said))

@@ -31,6 +31,9 @@ MOST_ADDED = 24
 
 _RARE = 12
 
+_FIRST_FILES = 4
+"""Files that are tried one by one."""
+
 _LEAST = 0.005
 """The least share of the whole change that makes a function a suspect."""
 
@@ -42,22 +45,37 @@ def named(changes: Mapping[FunctionKey, float]) -> dict[str, float]:
     return {name: sizes[name] for name in sorted(sizes, key=lambda name: -sizes[name]) if sizes[name] > _LEAST * whole}
 
 
+def inside(difference: Difference) -> list[list[int]]:
+    """The hunks in functions whose cost changed, a group a file, the largest change first.
+
+    Between distant releases such a group often builds, and its whole file does not.
+    """
+    groups: dict[str, list[int]] = {}
+    changes: dict[str, float] = {}
+    for path, numbers in difference.by_path.items():
+        # A header declares functions: its inline code has no function of its own to be named.
+        if not path.endswith(".h") and (mine := likely(difference, numbers)):
+            groups[path] = mine
+            names = frozenset[str]().union(*(difference.hunks[number].functions for number in mine))
+            changes[path] = sum(difference.functions.get(name, 0.0) for name in names)
+    return [groups[path] for path in sorted(groups, key=lambda path: -changes[path])[:_FIRST_FILES]]
+
+
 def tiers(difference: Difference) -> list[list[int]]:
     """The hunks in groups of falling suspicion; each group holds whole files that no group before it has."""
     by_path, words = difference.by_path, difference.words
     named = difference.functions
     scores: defaultdict[str, float] = defaultdict(float)
     for number, hunk in enumerate(difference.hunks):
-        # A header declares functions: its inline code has no function of its own to be named.
-        inside = 0.0 if hunk.path.endswith(".h") else sum(named.get(name, 0.0) for name in hunk.functions)
+        within = 0.0 if hunk.path.endswith(".h") else sum(named.get(name, 0.0) for name in hunk.functions)
         mentioned = 0.0 if hunk.whole else sum(named[name] for name in words[number] & named.keys())
-        scores[hunk.path] += 3 * inside + mentioned
+        scores[hunk.path] += 3 * within + mentioned
     # A file with many hunks hardly builds without those of other files.
     each = {path: score / len(by_path[path]) for path, score in scores.items() if score > 0}
     first = sorted(each, key=lambda path: -each[path])
     found, seen = [], set[str]()
-    alone = [[path] for path in first[:4]]
-    for paths in (*alone, _akin(difference, first[:4]), first[4:], _beside(difference, first)):
+    alone = [[path] for path in first[:_FIRST_FILES]]
+    for paths in (*alone, _akin(difference, first[:_FIRST_FILES]), first[_FIRST_FILES:], _beside(difference, first)):
         fresh = [path for path in dict.fromkeys(paths) if path not in seen]
         seen.update(fresh)
         found.append([number for path in fresh for number in by_path[path]])

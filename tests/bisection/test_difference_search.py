@@ -91,7 +91,26 @@ def test_the_hunk_in_a_function_that_is_named_is_found_at_once() -> None:
     hunks[37] = hunk("mm/file3.c", 20, "a = 1;", "a = 2;", function="slow_path")
     kernels = Kernels(difference(hunks, {"slow_path": 0.9}), {frozenset([37]): 1.0})
     assert [part.mix for part in kernels.search().parts] == [{37}]
-    assert kernels.builds == 2, "its file, and itself"
+    assert kernels.builds == 1, "the hunks of that function"
+
+
+def test_a_function_is_tried_without_the_rest_of_a_file_that_does_not_build() -> None:
+    """As between distant releases: the function needs a helper of its file, and the rest needs other files."""
+    hunks = plain(100, 2)
+    hunks += [neutral("fs/namei.c", 10 * at) for at in range(1, 30)]
+    first = len(hunks)
+    hunks += [
+        hunk("fs/namei.c", 400, "return may(path);", "return inlined;", function="step_into"),
+        hunk("fs/namei.c", 500, "int may(int path) { }", ""),
+    ]
+    kernels = Kernels(
+        difference(hunks, {"step_into": 0.9}),
+        {frozenset([first]): 1.0},
+        needs={first: (first + 1, "may")},
+        breaks=frozenset(range(200, first)),
+    )
+    assert [part.mix for part in kernels.search().parts] == [{first, first + 1}]
+    assert kernels.failed <= 3
 
 
 def test_the_largest_changes_of_the_kernel_are_named() -> None:

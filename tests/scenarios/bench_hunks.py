@@ -153,8 +153,9 @@ def main() -> int:
     known = _known(asked.folder)
     if not asked.table:
         read, started = Source(asked.source), time.monotonic()
-        for number in range(1, asked.count + 1):
-            wanted = planted(number, read)
+        sets = {number: planted(number, read) for number in range(1, asked.count + 1)}
+        for number in _by_turns(sets):
+            wanted = sets[number]
             if number in known and known[number].planted == wanted.digest:
                 continue
             known.pop(number, None)
@@ -167,6 +168,13 @@ def main() -> int:
             _say(f"{number}: {made.kind} in {made.case}: {made.verdict}, {made.builds} builds")
     _say(*_table([known[number] for number in sorted(known)]))
     return 0
+
+
+def _by_turns(sets: Mapping[int, Planted]) -> list[int]:
+    """The numbers of sets, a set of each kind by turns: the ones that were searched in part stand for all kinds."""
+    kinds = [one.kind for one in sets.values()]
+    turns = {number: kinds[:place].count(kinds[place]) for place, number in enumerate(sets)}
+    return sorted(sets, key=lambda number: turns[number])
 
 
 def _known(folder: Path) -> dict[int, Record]:
