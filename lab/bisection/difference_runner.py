@@ -27,6 +27,8 @@ from lab.core.errors import BuildFailed, GuestFailed, LabError, UserError
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.kernels import build
+from lab.kernels.kernel import KernelSpec
+from lab.kernels.symbols import base_name, kernel_symbols
 from lab.stats.verdict import percent
 
 _NAMED = 10
@@ -70,11 +72,13 @@ class DifferenceRunner(ExactRunner):
             log(f"the functions that changed are not known: {error.message}")
         whole = sum(moved.values())
         read = self.measurer.files_read(plan.old.spec) | self.measurer.files_read(plan.new.spec)
-        made = Sources(plan.old.spec, plan.new.spec).difference(
-            read, {name: size / whole for name, size in moved.items() if size}
-        )
+        sources = Sources(plan.old.spec, plan.new.spec)
+        made = sources.difference(read, {name: size / whole for name, size in moved.items() if size})
         if not made.hunks:
             raise UserError("the ends differ in no file that a build reads", hint="compare them by `lab explain`")
+        with suppress(LabError):  # without the kernels' symbols, only named functions are suspects
+            found = sources.inlined(made, [self._symbols(end.spec) for end in (plan.old, plan.new)])
+            made = replace(made, functions=found | made.functions)
         records.save(session.folder / DIFFERENCE, made)
         session.difference = made
         log(
@@ -82,6 +86,12 @@ class DifferenceRunner(ExactRunner):
             f"{plural(len(made.hunks), 'hunk')}; functions that changed most: "
             f"{', '.join(list(moved)[:_NAMED]) or 'none is known'}"
         )
+
+    def _symbols(self, spec: KernelSpec) -> set[str]:
+        """The names of the functions in a kernel, without the compiler's suffixes."""
+        kernel = self.measurer.obtain(spec)
+        table = kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)
+        return {base_name(symbol.name) for symbol in table}
 
     def _moved(self) -> dict[str, float]:
         """The kernel's functions whose code changed the cost, by call chains if guests have them, and the amounts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
 import msgspec
@@ -14,6 +14,7 @@ _HEADER = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _FUNCTION = re.compile(r"(\w+)\s*\([^)]*\)?[^;]*$")
 _SYSCALL = re.compile(r"\bSYSCALL_DEFINE\d\((\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
+_DEFINED = re.compile(r"^(\w[^\n;]*\([^;{]*\))\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 
 Whole = tuple[str, bytes] | None
 """A file's mode and content; None if it does not exist."""
@@ -73,11 +74,29 @@ def _functions(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def inlined(text: str, named: Mapping[str, float], symbols: Set[str]) -> dict[str, float]:
+    """The functions of a source file whose code is in that of others, with the values of these.
+
+    named: the others. A compiler has put a function into all of its callers if the kernel's symbols lack it.
+    """
+    words: dict[str, set[str]] = {}
+    for head, body in _DEFINED.findall(text):
+        words |= {name: set(_WORD.findall(body)) for name in _functions(head.split("\n")[:1])}
+    found: dict[str, float] = {}
+    callers = sorted(words.keys() & named.keys(), key=lambda name: named[name])
+    while callers:
+        caller = callers.pop()
+        for name in (words[caller] & words.keys()) - symbols - named.keys() - found.keys():
+            found[name] = named[caller] if caller in named else found[caller]
+            callers.append(name)
+    return found
+
+
 class Difference(Record, frozen=True, kw_only=True, dict=True):
     """`difference.json`: all hunks between two ends that a build reads, and the functions whose cost changed.
 
     old_tree, new_tree: git's ids of both sources.
-    functions: by name, the share of all that moved.
+    functions: by name, the share of all that moved. Those that are inlined into one have the share of that one.
     files: the number of differing files, with the files that no build reads.
     """
 

@@ -6,7 +6,7 @@ the objects of both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -26,6 +26,7 @@ DIFF = (
     "--no-color",
 )  # fmt: skip
 _MOST_TRACED = 40
+_LARGE = 0.05
 _OF_KBUILD = ("Makefile", "Kbuild", "Kconfig")
 
 
@@ -82,6 +83,21 @@ class Sources:
         return Difference(
             old_tree=ids[0], new_tree=ids[1], hunks=found, functions=dict(functions), files=len([n for n in names if n])
         )
+
+    def inlined(self, difference: Difference, symbols: Sequence[Set[str]]) -> dict[str, float]:
+        """The functions in the files that differ whose code is in that of the functions that changed most.
+
+        symbols: those of both ends.
+        """
+        named = {name: share for name, share in difference.functions.items() if share >= _LARGE}
+        found: dict[str, float] = {}
+        paths = [path for path in difference.by_path if path.endswith(".c")]
+        for source, known in zip((_source(self.old), _source(self.new)), symbols, strict=True):
+            for _, content in trees.open_tree(source.tree).repo.files(source.tree_id, paths).values():
+                text = content.decode(errors="replace")
+                if any(f"{name}(" in text for name in named):
+                    found |= hunks.inlined(text, named, known)
+        return found
 
     def without(self, difference: Difference, mix: Mix, place: Path) -> str:
         """The spec of the new end with a mix's hunks of the old one; the patch is written to a place."""

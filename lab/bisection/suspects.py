@@ -57,7 +57,7 @@ def inside(difference: Difference) -> list[list[int]]:
         if not path.endswith(".h") and (mine := likely(difference, numbers)):
             groups[path] = mine
             names = frozenset[str]().union(*(difference.hunks[number].functions for number in mine))
-            changes[path] = sum(difference.functions.get(name, 0.0) for name in names)
+            changes[path] = max(difference.functions.get(name, 0.0) for name in names)
     return [groups[path] for path in sorted(groups, key=lambda path: -changes[path])[:_FIRST_FILES]]
 
 

@@ -106,3 +106,36 @@ def test_the_functions_and_names_of_a_hunk() -> None:
 def test_a_hunk_in_a_system_call_is_in_the_functions_that_profiles_name() -> None:
     hunk = Hunk(path="mm/mincore.c", function="SYSCALL_DEFINE3(mincore, unsigned long, start,", lines=["+a"])
     assert hunk.functions == {"__do_sys_mincore", "__se_sys_mincore", "__x64_sys_mincore"}
+
+
+SOURCE = """\
+static int hidden(struct path *path)
+{
+	return path->mode;
+}
+
+static inline int may(struct path *path, int mask)
+{
+	return hidden(path) & mask;
+}
+
+int kept(struct path *path)
+{
+	return hidden(path);
+}
+
+int walk(struct path *path)
+{
+	if (may(path, 1) || kept(path))
+		return elsewhere(path);
+	return 0;
+}
+"""
+
+
+def test_functions_that_a_compiler_put_into_a_caller_have_its_share() -> None:
+    named = {"walk": 0.8, "kept": 0.1}
+    symbols = {"walk", "kept"}
+    assert hunks.inlined(SOURCE, named, symbols) == {"may": 0.8, "hidden": 0.8}, "hidden is in both: the larger share"
+    assert hunks.inlined(SOURCE, named, symbols | {"may"}) == {"hidden": 0.1}, "may is a function of its own"
+    assert hunks.inlined(SOURCE, {"other": 1.0}, symbols) == {}

@@ -316,7 +316,7 @@ def _searched(number: int, source: str, made: Planted, files: Mapping[str, str],
     return Record(
         number=number, planted=made.digest, kind=made.kind, case=made.case, guilty=made.guilty, neutral=made.neutral,
         outcome=answer.outcome, found=sum(one.hunks for one in sets),
-        right=len({line for line in lines if MARK in line and line.startswith("+")}),
+        right=sum(MARK in line and line.startswith("+") for line in lines),
         ends=answer.ends.ratio if answer.ends else None,
         builds=len(answer.path), undecided=len(answer.skipped),
         minutes=round((answer.build_s + answer.run_s) / 60, 2),
