@@ -11,7 +11,7 @@ import pytest
 from lab.compare import profiles
 from lab.compare.runs import Run
 from lab.core import records
-from lab.core.errors import GuestFailed
+from lab.core.errors import GuestFailed, HostFailed
 from lab.guests import initrd
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.plugin import COSTS
@@ -64,6 +64,14 @@ def test_a_profile_has_the_blocks_and_operations_of_all_windows_of_its_case(gues
 def test_a_case_without_a_window_is_named(guest: Any, tmp_path: Path) -> None:
     (tmp_path / COSTS).write_text(costs(1, 3))
     with pytest.raises(GuestFailed, match="the cost model saw nothing of case small"):
+        profiles.of_guest(guest, tmp_path)
+
+
+def test_costs_that_changed_are_not_explained(guest: Any, tmp_path: Path) -> None:
+    (tmp_path / COSTS).write_text(costs(1, 2))
+    records.seal(tmp_path / COSTS)
+    (tmp_path / COSTS).write_text(costs(1, 1, 2))
+    with pytest.raises(HostFailed, match="is not what was written"):
         profiles.of_guest(guest, tmp_path)
 
 

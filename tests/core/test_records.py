@@ -75,6 +75,28 @@ def test_a_record_without_a_seal_is_read(tmp_path: Path) -> None:
     assert records.load(tmp_path / "thing.json", Thing) == thing
 
 
+@pytest.mark.parametrize(
+    ("content", "is_sealed", "is_changed"), [(b"one", True, False), (b"onf", False, True), (None, False, False)]
+)
+def test_a_file_that_changed_since_it_was_sealed_is_refused(
+    tmp_path: Path, content: bytes | None, is_sealed: bool, is_changed: bool
+) -> None:
+    """content: None for a file without a seal."""
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    records.seal(path)
+    if content is None:
+        records.unseal(path)
+    else:
+        path.write_bytes(content)
+    assert (records.is_sealed(path), records.is_changed(path)) == (is_sealed, is_changed)
+    if is_changed:
+        with pytest.raises(HostFailed, match="/file is not what was written"):
+            records.require_unchanged(path)
+    else:
+        records.require_unchanged(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(HostFailed, match=r"gone\.json"):
         records.load(tmp_path / "gone.json", Thing)

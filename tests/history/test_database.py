@@ -159,6 +159,22 @@ def test_a_database_of_a_newer_lab_is_left_alone(newer: str, tmp_path: Path) -> 
     assert (tmp_path / "newer.sqlite").read_bytes() == before
 
 
+def test_a_file_that_the_lab_did_not_write_is_put_aside() -> None:
+    store(1, night=1)
+    with opened() as base:
+        index.catch_up(base, QUIET)
+        before = content(base)
+    path = database._own_file()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE samples SET value = value + 1")
+    with pytest.raises(HostFailed, match="is not what the lab wrote last"), opened():
+        pass
+    with database.anew(None, QUIET) as base:
+        assert index.catch_up(base, QUIET) == 1
+        assert content(base) == before
+    assert path.with_name(f"{path.name}.damaged").exists()
+
+
 def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     with sqlite3.connect(path) as connection:

@@ -56,6 +56,17 @@ def test_vmlinux(tmp_path: Path) -> None:
     assert not files.has_pvh(b"no kernel")
 
 
+@pytest.mark.usefixtures("own_home")
+def test_an_unpacked_kernel_that_is_damaged_is_unpacked_again(tmp_path: Path) -> None:
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(bzimage(elf()))
+    unpacked = files.prebuilt(path, None).vmlinux
+    assert unpacked is not None and unpacked.read_bytes() == elf()
+    unpacked.write_bytes(b"damaged")
+    assert files.prebuilt(path, None).vmlinux == unpacked
+    assert unpacked.read_bytes() == elf()
+
+
 @pytest.mark.parametrize("content", [b"", b"text", b"\x7fELF\x02\x01" + bytes(100), bytes(0x202) + b"HdrS"])
 def test_no_kernel(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x"

@@ -168,6 +168,15 @@ def test_worktree_of_a_linked_checkout_and_with_a_patch(linux: Path, tmp_path: P
     assert _tree(f"worktree:{linux}+{fix}").tree_id == _tree(f"HEAD+{fix}", linux).tree_id
 
 
+def test_worktree_with_a_split_index(linux: Path) -> None:
+    git(linux, "update-index", "--split-index")
+    change(linux, 6)
+    before = fingerprint(linux)
+    found = _tree(f"worktree:{linux}")
+    assert "addr += 6" in trees.open_tree(str(linux)).repo.git("show", f"{found.tree_id}:mm/mmap.c")
+    assert fingerprint(linux) == before
+
+
 def test_unknown_names_say_what_to_do(linux: Path, fix: Path) -> None:
     cases = {
         "v1.1": ("unknown revision 'v1.1'", "did you mean v1.0?"),

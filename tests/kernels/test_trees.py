@@ -188,6 +188,14 @@ def test_names_do_not_collide(linux: Path) -> None:
     assert caught.value.hint == "did you mean linux?"
 
 
+def test_a_history_ends_where_the_users_does(linux: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth=2", f"file://{linux}", "shallow")
+    for commits in ("2", "3"):
+        opened = trees.open_tree(str(tmp_path / "shallow"))
+        assert opened.repo.git("rev-list", "--count", opened.head) == commits
+        git(tmp_path / "shallow", "fetch", "-q", "--depth=9")
+
+
 def test_commands(linux: Path) -> None:
     runner = CliRunner()
     added = runner.invoke(main.lab, ["tree", "add", str(linux), "--name", "mine"], catch_exceptions=False)
