@@ -258,7 +258,7 @@ def _status_of(error: BaseException) -> int:
             with suppress(OSError):
                 error.show()
             return 2
-        case BrokenPipeError() | SystemExit():
+        case SystemExit():
             # The reader went away; click's own answer to that is `exit(1)`, which here says that --fail-on matched.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

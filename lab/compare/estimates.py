@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -122,11 +123,9 @@ def learn(
     if before is not None:
         weight = 1 / min(before.guests + 1, _REMEMBERED)
         factor = before.factor * (1 - weight) + factor * weight
-    try:
-        timing = Timing(table=_table_digest(), guests=before.guests + 1 if before else 1, factor=factor)
+    timing = Timing(table=_table_digest(), guests=before.guests + 1 if before else 1, factor=factor)
+    with suppress(LabError):  # later writes find a full disk; another user's store can be read only
         records.save(_memo_path(workload.name), timing)
-    except (OSError, LabError):
-        return  # later writes find a full disk; another user's store can be read only
 
 
 def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: str, booted: bool) -> float:

@@ -442,13 +442,7 @@ class Workspace:
             "kernel_build_environment": {
                 **dict.fromkeys(_CLEARED, ""),
                 "LC_ALL": "C",
-                "CCACHE_DIR": str(paths.cache_dir("ccache")),
-                # Worktrees and build folders share objects, whatever their paths.
-                "CCACHE_BASEDIR": str(paths.cache_dir().resolve()),
-                "CCACHE_NOHASHDIR": "1",
-                # Without a preprocessor run of its own for each object, a first build takes a fifth less CPU time.
-                # (With CCACHE_NOCPP2, the kconfig's checks of the compiler come out differently.)
-                "CCACHE_DEPEND": "1",
+                **compilers.ccache_environment(),
             },
             "kernel_build_log": str(self.log),
         }

@@ -46,6 +46,18 @@ def _with_ccache(command: str) -> str:
     return f"ccache {command}" if shutil.which("ccache") else command
 
 
+def ccache_environment() -> dict[str, str]:
+    """The variables by which worktrees and build folders share objects, whatever their paths."""
+    return {
+        "CCACHE_DIR": str(paths.cache_dir("ccache")),
+        "CCACHE_BASEDIR": str(paths.cache_dir().resolve()),
+        "CCACHE_NOHASHDIR": "1",
+        # Without a preprocessor run of its own for each object, a first build takes a fifth less CPU time.
+        # (With CCACHE_NOCPP2, the kconfig's checks of the compiler come out differently.)
+        "CCACHE_DEPEND": "1",
+    }
+
+
 def _cross_prefix(command: str) -> str:
     """The beginning of a cross compiler's name, which its binutils share; nothing for another compiler."""
     prefixes = (architecture.load(name).cross_prefix for name in architecture.names())

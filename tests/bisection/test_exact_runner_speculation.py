@@ -51,13 +51,15 @@ class Shop:
 
 
 def test_a_wrong_guess_is_stopped_and_nothing_after_it_begun() -> None:
-    shop = Shop()
+    shop, own_priority = Shop(), os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     ahead = Speculation(shop.obtain, shop.stop.set, shop.hurried.set)
     ahead.build([7, 8])
     until(lambda: bool(shop.begun))
     ahead.settle(9)
     assert shop.begun == [7] and shop.broken_off == [7] and not shop.ended
     assert not shop.hurried.is_set()
+    assert shop.priorities == [19]
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own_priority
 
 
 def test_a_right_guess_is_hurried_and_finished_and_the_other_not_begun() -> None:

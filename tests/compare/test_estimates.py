@@ -64,6 +64,13 @@ def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
     assert seconds("pointer-chase") == pytest.approx(other, rel=0.05), "what a user measures says nothing of others"
 
 
+def test_a_memo_that_cannot_be_written_stops_nothing() -> None:
+    workload, before = selection.load("alloc-burst"), seconds("alloc-burst")
+    estimates._memo_path(workload.name).mkdir()
+    estimates.learn(workload, workload.cases, 3 * before, built=True, model="tlb")
+    assert seconds("alloc-burst") == before
+
+
 @pytest.mark.parametrize(
     ("likely", "more", "said"),
     [

@@ -88,6 +88,24 @@ def test_an_interrupted_make_leaves_nothing_half_done_and_what_does_not_carry_th
             each.wait()
 
 
+@pytest.mark.skipif(os.getpriority(os.PRIO_PROCESS, 0) == 19, reason="no priority is lower than this process's own")
+def test_what_is_hurried_gets_the_callers_priority_if_that_is_allowed() -> None:
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    slow = {
+        tag: subprocess.Popen(["nice", "-n", "19", "sleep", "60"], env={**os.environ, "LAB_TEST": tag})
+        for tag in ("this one", "other")
+    }
+    try:
+        until(lambda: all(os.getpriority(os.PRIO_PROCESS, each.pid) == 19 for each in slow.values()))
+        process.raise_priority_tagged("LAB_TEST", "this one")
+        found = {tag: os.getpriority(os.PRIO_PROCESS, each.pid) for tag, each in slow.items()}
+        assert found == {"this one": mine if os.geteuid() == 0 else 19, "other": 19}
+    finally:
+        for each in slow.values():
+            each.kill()
+            each.wait()
+
+
 SWEPT = """
 import os, pathlib, signal, subprocess, sys
 from lab.core import process

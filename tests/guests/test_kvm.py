@@ -162,6 +162,11 @@ def test_a_device_for_others_names_the_group(tmp_path: Path, monkeypatch: pytest
     assert refused.value.hint and "adduser $USER" in refused.value.hint
 
 
+def test_a_machine_without_the_device_has_a_line_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(kvm.Refusal, match=r"there is no .*/kvm"):
+        kvm.require("qemu", tmp_path / "kvm")
+
+
 def test_auto_falls_back_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import errno
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from lab.cli import gc
 from lab.core import paths
 from lab.guests import snapshot
-from lab.guests.snapshot import Entry, GoingOn, Snapshot
+from lab.guests.run import CONSOLE, REPORT
+from lab.guests.snapshot import Entry, GoingOn, Keeping, Snapshot
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -59,6 +63,15 @@ def test_one_that_was_made_elsewhere_is_refused() -> None:
     one = keep("one")
     (paths.cache_dir(snapshot.FOLDER) / "key").unlink()
     assert one.load() is None and not one.folder.exists()
+
+
+def test_a_guest_does_without_what_its_file_system_cannot_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (CONSOLE, REPORT):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(snapshot, "_unnamed", Mock(side_effect=OSError(errno.EOPNOTSUPP, "no unnamed files")))
+    with Keeping(Snapshot(key="one", entry=ENTRY), tmp_path) as keeping:
+        asyncio.run(keeping._keep(Mock()))
+    assert not snapshot.kept()
 
 
 def test_the_longest_unused_go_first(monkeypatch: pytest.MonkeyPatch) -> None:

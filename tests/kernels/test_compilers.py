@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from lab.core import paths
 from lab.core.errors import HostFailed, UserError
 from lab.kernels import compilers
 from lab.kernels.compilers import Compiler
@@ -40,6 +44,21 @@ def test_one_that_is_missing_is_misuse_when_it_was_named_and_the_hosts_lack_when
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(HostFailed, match="gcc is not installed"):
         compilers.identify()
+
+
+@pytest.mark.skipif(not shutil.which("ccache"), reason="needs ccache")
+@pytest.mark.usefixtures("own_home")
+def test_folders_share_objects_that_are_compiled_once_and_not_preprocessed() -> None:
+    env = {**os.environ, **compilers.ccache_environment()}
+    for name in ("one", "other"):
+        folder = paths.cache_dir("work", name)
+        (folder / "main.c").write_text("int main(void) { return 0; }\n")
+        words = ["ccache", "gcc", "-g", "-MD", "-c", "-o", "main.o", str(folder / "main.c")]
+        subprocess.run(words, cwd=folder, env=env, check=True)
+    said = subprocess.run(["ccache", "--print-stats"], env=env, check=True, capture_output=True, text=True).stdout
+    found = dict(line.split("\t") for line in said.splitlines())
+    assert list(paths.cache_dir("ccache").iterdir()), "the lab's own, not the user's"
+    assert (found["cache_miss"], found["direct_cache_hit"], found["preprocessed_cache_miss"]) == ("1", "1", "0")
 
 
 @pytest.mark.parametrize(
