@@ -36,7 +36,8 @@ class _Table(Record, frozen=True, kw_only=True):
     """`workloads/seconds.toml`.
 
     built, package: a guest that does nothing, by its kernel. restored: a guest that continues from a kept state.
-    case: of a user's workload. model: the cost of each, as a factor.
+    case: of a user's workload. model: the cost of each, as a factor. vcpu: the boot with each further vCPU that
+    contends; their cases grow with the vCPUs to the power of `contention`.
     workload: the guest of each case with a built kernel; if cases share one, `guest` and `each` of them.
     """
 
@@ -45,6 +46,8 @@ class _Table(Record, frozen=True, kw_only=True):
     package: float
     restored: float
     case: float
+    vcpu: float
+    contention: float
     model: dict[str, float]
     workload: dict[str, dict[str, float]]
 
@@ -86,9 +89,8 @@ def planned_seconds(
     """The seconds that so many guests of a kernel take under a plan."""
     model = workload.model_for(plan.model)
     # Roughly the conditions of `GuestRun.snapshot`.
-    boots_once = (
-        plan.snapshots and model != "none" and workload.vcpus == 1 and not workload.contends and workload.name != "boot"
-    )
+    in_turns = workload.vcpus == 1 or workload.contends
+    boots_once = plan.snapshots and model != "none" and in_turns and workload.name != "boot"
     return guest_seconds(workload, cases, count, built=spec.source.is_buildable, model=model, boots_once=boots_once)
 
 
@@ -130,7 +132,7 @@ def learn(
 
 def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: str, booted: bool) -> float:
     table = _table()
-    known = table.workload.get(workload.name, {}) if selection.is_shipped(workload) else {}
+    known = table.workload.get(workload.name.partition("@")[0], {}) if selection.is_shipped(workload) else {}
     boot, own = table.built, table.model[workload.model] if known else 1.0
     if "each" in known or not known:
         boot = known.get("guest", boot)
@@ -139,9 +141,12 @@ def _by_table(workload: Workload, cases: Sequence[Case], *, built: bool, model: 
         other = median(known.values())
         work = max(0.0, sum(known.get(case.name, other) - boot for case in cases))
     work *= table.model.get(model, own) / own
+    if workload.contends:
+        work *= workload.vcpus**table.contention
     if not booted:
         return max(0.0, boot - table.built) + table.restored + work
-    return boot + work + (0.0 if built else table.package - table.built)
+    more = table.vcpu * (workload.vcpus - 1) if workload.contends else 0.0
+    return boot + more + work + (0.0 if built else table.package - table.built)
 
 
 def _factor(workload: Workload) -> float:

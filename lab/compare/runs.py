@@ -183,12 +183,14 @@ class GuestRun:
     def snapshot(self) -> Snapshot | None:
         """The snapshot that the guest can continue from, or leave; None if it has to boot.
 
-        A guest has to boot if the boot is measured, if no plugin runs that could hold it, if it has several vCPUs
-        (QEMU's state does not say which of them runs next) or vCPUs that contend, and if its init is not the lab's.
+        A guest has to boot if the boot is measured, if no plugin runs that could hold it, if several vCPUs take QEMU's
+        own turns (its state does not say whose turn has how much left), and if its init is not the lab's.
         """
         bench = self.bench
         guests = architecture.of_machine(bench.machine)
-        if not bench.snapshots or bench.instrument is None or bench.workload.vcpus > 1 or bench.workload.contends:
+        if not bench.snapshots or bench.instrument is None:
+            return None
+        if bench.workload.vcpus > 1 and not bench.workload.contends:
             return None
         entry = snapshot.entry(initrd.init_of(bench.packed_root), guests.pc)
         if entry is None or measures_boot(bench.packed_root, guests):
@@ -287,9 +289,10 @@ def measure(guest: GuestRun, running: RunningGuests) -> Run:
     began = time.thread_time()
     output = boot(guest, running)
     run = save_run(guest, output)
-    if guest.bench.parameters == exact.exact_machine():
+    usual, workload = exact.exact_machine(), guest.bench.workload
+    if guest.bench.parameters == (usual.for_contention(workload.vcpus) if workload.contends else usual):
         estimates.learn(
-            guest.bench.workload,
+            workload,
             guest.cases,
             output.cpu_s + time.thread_time() - began,
             built=guest.arm.kernel.spec.source.is_buildable,

@@ -12,6 +12,7 @@ import hmac
 import logging
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -44,7 +45,7 @@ KEPT_MAX = 4 << 30
 STATE, RECORD = "state.zst", "snapshot.json"
 
 _POLL_S = 0.002
-_STOPPING_S = 0.5
+_STOPPING_S = 10.0
 """The longest time for QEMU to begin to stop; after that it continues, and no state is kept."""
 _GO_ON = b"g"
 """The byte that the plugin waits for; it takes any."""
@@ -199,10 +200,24 @@ async def _status(monitor: QMPClient, command: str, *passing: str) -> str:
         await asyncio.sleep(_POLL_S)
 
 
+async def _is_alone(monitor: QMPClient) -> bool:
+    """True if one vCPU runs, and all others wait for an interrupt: QEMU's state does not say which would run next."""
+    registers: Any = await monitor.execute("human-monitor-command", {"command-line": "info registers -a"})
+    return str(registers).count("HLT=0") <= 1
+
+
+def _status_word(process: int, name: str) -> str:
+    """A word of /proc about the main thread of a process; `EOFError` if the process has ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        raise EOFError from None
+    return next(line.split()[1] for line in status.splitlines() if line.startswith(name))
+
+
 def _turns(process: int) -> int:
     """Count the times that the main thread of a process has gone to sleep."""
-    status = Path(f"/proc/{process}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("voluntary_ctxt_switches"))
+    return int(_status_word(process, "voluntary_ctxt_switches"))
 
 
 class _Stub:
@@ -239,8 +254,17 @@ class _Stub:
         if (answer := self.ask(packet)) != "OK":
             raise _Misunderstood(f"QEMU's debug stub does not accept {packet[:40]}: {answer}")
 
-    def register(self, number: int) -> int:
-        """Read a general register of the guest's: each has 8 bytes, the lowest first."""
+    def find(self, entry: Entry) -> bool:
+        """Turn to the vCPU that is where guests continue; False if none is."""
+        vcpu = 0
+        # QEMU numbers vCPUs from 1, and refuses one that is not there.
+        while self.ask(f"Hg{(vcpu := vcpu + 1):x}") == "OK":
+            if self._register(entry.pc) == entry.goes_on:
+                return True
+        return False
+
+    def _register(self, number: int) -> int:
+        """Read a general register of the vCPU turned to: each has 8 bytes, the lowest first."""
         return int.from_bytes(bytes.fromhex(self.ask("g"))[8 * number :][:8], "little")
 
     def write(self, address: int, content: bytes) -> None:
@@ -252,6 +276,9 @@ class _Stub:
 
 class Start:
     """A guest's start that the lab controls; a context, at whose end its sockets are closed.
+
+    The plugin holds the guest when it is ready, until QEMU's main thread has nothing left to do: that thread would
+    interrupt the turn of a vCPU.
 
     argv, fds: more options for QEMU, and the files that they name, which QEMU inherits.
     error: None unless the lab and QEMU did not understand each other. The guest's own end is not such an error.
@@ -266,9 +293,13 @@ class Start:
         self.fds: list[int] = []
         self.error: Exception | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        for name in ("stub", "monitor"):
+        for name in ("stub", "monitor", "hold"):
             self._ours[name], theirs = socket.socketpair()
-            self.argv += ["-chardev", f"socket,id={name},fd={self._give(theirs)}"]
+            number = self._give(theirs)
+            if name == "hold":
+                self._held = number
+            else:
+                self.argv += ["-chardev", f"socket,id={name},fd={number}"]
         self.argv += ["-gdb", "chardev:stub", "-mon", "chardev=monitor,mode=control"]
 
     def _give(self, file: socket.socket | IO[bytes] | None) -> int:
@@ -279,8 +310,9 @@ class Start:
         return file.fileno()
 
     def changed(self, argv: Sequence[str]) -> list[str]:
-        """QEMU's argument list for such a start."""
-        return [*argv, *self.argv]
+        """QEMU's argument list for such a start: the plugin holds the guest."""
+        plugin = argv.index("-plugin") + 1
+        return [*argv[:plugin], f"{argv[plugin]},hold={self._held}", *argv[plugin + 1 :], *self.argv]
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
         """Talk to QEMU, which has started, in the background."""
@@ -315,11 +347,13 @@ class Start:
 
         try:
             asyncio.run(self._converse())
+            self._wait_until_held()
+            self._wait_until_quiet()
+            self._release()
         except (_Misunderstood, ExecuteError, OSError, ValueError, LabError) as error:
             logger.debug("a snapshot was of no use: %s", error)
             self.error = error
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self._kill()
         except (QMPError, EOFError):
             pass  # QEMU has ended
 
@@ -337,6 +371,25 @@ class Start:
     async def _talk(self, stub: _Stub, monitor: QMPClient) -> None:
         raise NotImplementedError
 
+    def _wait_until_held(self) -> None:
+        """Wait until the plugin holds the guest at its next mark."""
+        if not self._ours["hold"].recv(1):
+            raise EOFError
+
+    def _wait_until_quiet(self) -> None:
+        """Wait until QEMU's main thread sleeps, after the last command."""
+        while (state := _status_word(self._pid, "State")) != "S":
+            if state in "ZX":
+                raise EOFError
+            time.sleep(_POLL_S)
+
+    def _release(self) -> None:
+        self._ours["hold"].send(_GO_ON)
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
 
 class Keeping(Start):
     """A guest boots, and its state is kept when it is up. folder: the guest's.
@@ -350,29 +403,16 @@ class Keeping(Start):
     def __init__(self, snapshot: Snapshot, folder: Path) -> None:
         super().__init__(snapshot)
         self._folder = folder
-        self._hold, theirs = socket.socketpair()
-        self._held = self._give(theirs)
-
-    def changed(self, argv: Sequence[str]) -> list[str]:
-        """QEMU's argument list: the plugin holds the guest."""
-        plugin = argv.index("-plugin") + 1
-        return super().changed([*argv[:plugin], f"{argv[plugin]},hold={self._held}", *argv[plugin + 1 :]])
-
-    def __exit__(self, *_: object) -> None:
-        """Close everything. QEMU has ended, or was never started."""
-        super().__exit__()
-        self._hold.close()
 
     async def _talk(self, stub: _Stub, monitor: QMPClient) -> None:
         with _one_at_a_time(self._snapshot.key) as is_first:
             await monitor.execute("cont")
+            self._wait_until_held()
             if not is_first:
-                self._hold.send(_GO_ON)
+                self._release()
                 return
-            if not self._hold.recv(1):
-                raise EOFError
             await self._stop(monitor)
-            if stub.register(self._snapshot.entry.pc) == self._snapshot.entry.goes_on:
+            if stub.find(self._snapshot.entry) and await _is_alone(monitor):
                 await self._keep(monitor)
             await monitor.execute("cont")
 
@@ -385,7 +425,12 @@ class Keeping(Start):
         await asyncio.sleep(_POLL_S)
         while _turns(self._pid) == before and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_S)
-        self._hold.send(_GO_ON)
+        self._release()
+        while not stopping.done():
+            if select.select([self._ours["hold"]], [], [], 0)[0]:
+                self._kill()
+                raise _Misunderstood("QEMU did not stop in time")
+            await asyncio.sleep(_POLL_S)
         await stopping
 
     async def _keep(self, monitor: QMPClient) -> None:
@@ -449,8 +494,7 @@ class GoingOn(Start):
 
     def changed(self, argv: Sequence[str]) -> list[str]:
         """QEMU's argument list; the guest's text goes behind the text before the state."""
-        outputs = [f"{word},append=on" if word.startswith("file,id=") else word for word in argv]
-        return super().changed(outputs)
+        return super().changed([f"{word},append=on" if word.startswith("file,id=") else word for word in argv])
 
     def __exit__(self, *_: object) -> None:
         """Close everything. QEMU has ended, or was never started."""
@@ -460,6 +504,8 @@ class GoingOn(Start):
 
     async def _talk(self, stub: _Stub, monitor: QMPClient) -> None:
         await _status(monitor, "query-status", "inmigrate")
+        if not stub.find(self._snapshot.entry):
+            raise _Misunderstood("no vCPU of the kept state is where guests continue")
         stub.write(self._snapshot.entry.cases, self._cases + b"\0")
         await monitor.execute("cont")
         self._went_on = True

@@ -118,13 +118,12 @@ static void end_case(void)
 	end(window.kind == WINDOW_CASE);
 }
 
-/* Tell the lab that the guest is here. It stops QEMU then, and says when the guest may continue. */
+/* Tell the lab that the guest is here. QEMU gets the command to stop, or becomes quiet, before the guest may go on. */
 static void hold(void)
 {
 	int end = (int)machine.hold;
 	char byte = 0;
 
-	machine.hold = 0;	/* a program may have such a mark, too */
 	if (!end || write(end, &byte, 1) < 0)
 		return;
 	while (read(end, &byte, 1) < 0 && errno == EINTR)
@@ -172,6 +171,9 @@ void on_mark(unsigned int vcpu, void *data)
 		hold();
 		break;
 	case MARK_READY:
+		hold();
+		machine.hold = 0;	/* programs may have such marks, too */
+		break;
 	case MARK_MEASURES_BOOT:
 		break;
 	case MARK_OPERATIONS_AGAIN:

@@ -48,6 +48,16 @@ def test_guests_that_go_on_from_a_state_take_less() -> None:
     assert estimates.guest_seconds(workload, workload.cases, 0, built=False, model="tlb") == 0.0
 
 
+def test_vcpus_that_contend_take_longer() -> None:
+    one, four = (selection.load("contention").at(vcpus) for vcpus in (1, 4))
+    for boots_once in (False, True):
+        few, many = (
+            estimates.guest_seconds(workload, workload.cases, 6, built=False, model="tlb", boots_once=boots_once)
+            for workload in (one, four)
+        )
+        assert few < many
+
+
 def test_guests_that_ran_here_correct_it(tmp_path: Path) -> None:
     workload = selection.load("alloc-burst")
     before, other = seconds("alloc-burst"), seconds("pointer-chase")

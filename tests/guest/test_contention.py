@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,9 @@ from lab.guests.plugin import COSTS
 
 from .conftest import NEW, Lab
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("qemu_of_turns")]
 
 CASES = "contention:user-near,user-apart,getppid,fstat,epoll-send"
-
-
-@pytest.fixture(autouse=True)
-def _qemu(lab: Lab) -> None:
-    """Have the lab unpack a QEMU that can end turns, where the host's own cannot."""
-    done = lab.run("doctor", "--install", "--json")
-    assert done.stdout, done.stderr
-    (found,) = [one for one in json.loads(done.stdout)["findings"] if one["name"] == "contention"]
-    if found["state"] != "ok":
-        pytest.skip(found["text"])
 
 
 def test_planted_false_sharing_and_its_controls_the_same_twice(lab: Lab, open_folder: Path) -> None:

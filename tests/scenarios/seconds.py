@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.compare import result_folders, runs
+from lab.compare import estimates, result_folders, runs
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
 from lab.compare.prepare import prepare
 from lab.compare.sampling import Series
@@ -38,7 +38,8 @@ def main() -> None:
         boots = {spec: _measured(spec, f"script:{nothing}", "auto")["nothing"] for spec in (built, package)}
         restored = _measured(package, f"script:{nothing}", "auto", snapshot=True)["nothing"]
     print(f"built = {boots[built]:.2f}\npackage = {boots[package]:.2f}\nrestored = {restored:.2f}")  # noqa: T201
-    print("case = 0.2\n\n[model]")  # noqa: T201
+    table = estimates._table()
+    print(f"case = {table.case}\nvcpu = {table.vcpu}\ncontention = {table.contention}\n\n[model]")  # noqa: T201
     for model, factor in _models(built, boots[built]).items():
         print(f"{model} = {factor:.2f}", flush=True)  # noqa: T201
     for workload in selection.list_workloads():
