@@ -25,6 +25,9 @@ from .fakes.nights import Nights
 # parts of `make test`, whose program removes the home.
 _IS_FIRST = "LAB_TEST_RUN" not in os.environ
 os.environ.setdefault("LAB_TEST_RUN", uuid.uuid4().hex)
+# Readline sets them in xdist's processes. The lab would make its output as narrow as COLUMNS says.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 _BEGAN = pytest.StashKey[float]()
 

@@ -70,7 +70,7 @@ def advice(plan: BisectPlan, before: Candidate, culprit: Candidate) -> str:
         return f"both were made from {first}: it is in the distributor's changes"
     add = shlex.join(["lab", "tree", "add", trees.STABLE, "--name", "stable"])
     search = shlex.join(SourceRange("stable", old, new).argv(plan))
-    return f"no tree known here leads from {first} to {last}; {add}; {search}"
+    return f"no tree known here leads from {first} to {last}; `{add}`, then `{search}`"
 
 
 def _revision_pairs(old: Candidate, new: Candidate) -> list[tuple[str, str]]:

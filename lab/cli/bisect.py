@@ -15,7 +15,7 @@ from lab.cli import options
 from lab.cluster import exact_only
 from lab.compare import result_folders
 from lab.core.errors import UserError
-from lab.core.text import visible
+from lab.core.text import visible, width_of
 from lab.guests import hardware
 from lab.guests.host_commands import command_workload
 from lab.history import remember
@@ -202,7 +202,7 @@ def _print(answer: Answer, *, as_json: bool) -> int:
     if as_json:
         options.print_json(answer)
     else:
-        click.echo(bisection_text.render(answer), nl=False)
+        click.echo(bisection_text.render(answer, width_of()), nl=False)
     return 0 if answer.named else 5
 
 

@@ -21,14 +21,15 @@ from lab.compare.replay import replay as replay_result
 from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
+from lab.core.git import short
 from lab.core.text import UNBOUND, ago, columns, visible, width_of, wrapped
 from lab.guests.exact import QEMU
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.report import inputs, matrix_text, text
+from lab.report import bisection_text, inputs, matrix_text, text
 from lab.report.bundle import write
 from lab.report.bundle.replay import ReplayOptions, is_bundle
 from lab.report.bundle.replay import replay as replay_bundle
-from lab.report.inputs import Comparisons, StoredMatrix
+from lab.report.inputs import Comparisons, StoredBisection, StoredMatrix
 
 _BUNDLE = "bundle"
 
@@ -94,6 +95,8 @@ def _show(references: tuple[str, ...], form: str | None, output: Path | None, *,
             text.show(comparison.raw, Console())
         case StoredMatrix():
             matrix_text.show(stored.raw, Console())
+        case StoredBisection():
+            click.echo(bisection_text.render(stored.answer, width_of()), nl=False)
         case _:
             click.echo(lab_report.render("text", stored), nl=False)
 
@@ -175,7 +178,7 @@ def _measured(m: MatrixResult) -> Row:
 
 
 def _bisected(b: Answer) -> Row:
-    culprits = ", ".join(change.commit[:12] for change in b.changes) or b.reason
+    culprits = ", ".join(short(change.commit) for change in b.changes) or b.reason
     return b.started, b.result, b.outcome, f"{b.workload}:{b.case}", f"{b.old.name} .. {b.new.name}  ({culprits})"
 
 

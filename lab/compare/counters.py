@@ -48,7 +48,7 @@ class _File(Record, frozen=True, kw_only=True):
 class Mechanism(Record, frozen=True, kw_only=True):
     """A counter that moved: means of both arms over the seeds or blocks that both have.
 
-    ratio: test / base, None from zero. meaning, source: empty for an undescribed counter.
+    ratio: test / base, None from zero or below it. meaning, source: empty for an undescribed counter.
     """
 
     name: str
@@ -187,7 +187,7 @@ def _mechanism(comparison: Comparison, base: float, test: float, about: Counter 
         unit=comparison.unit,
         base=base,
         test=test,
-        ratio=test / base if base else None,
+        ratio=test / base if base > 0 <= test else None,
         meaning=about.meaning if about else "",
         source=about.source if about else "",
     )

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from lab.compare import profiles, result_folders, runs
-from lab.compare.counters import Mechanism, kernel_counters, mechanisms
+from lab.compare.counters import Mechanism, explaining, kernel_counters, mechanisms
 from lab.compare.lines import MetLine, met
 from lab.compare.measurement import Measurement
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call
@@ -379,11 +379,12 @@ def find(
         lines=met(found.base, found.test),
     )
     remember(folder, kept)
+    counted = [*chosen.metrics, *kernel_counters(runs.load_all(folder), chosen)]
     return CaseExplanation(
         result=result,
         case=chosen,
         explanation=explanation,
-        mechanisms=mechanisms([*chosen.metrics, *kernel_counters(runs.load_all(folder), chosen)]),
+        mechanisms=mechanisms(explaining(chosen, counted, result.threshold)),
         machine=found.machine,
         model=found.model,
         cost=cost,

@@ -85,13 +85,15 @@ def new_folder(chosen: Path | None) -> Path:
 
 
 def open_folder(reference: str, *, unfinished: bool = False) -> Path:
-    """The folder of a result, by id, the unique beginning of an id, `latest`, or path.
+    """The folder of a result, by id, the unique beginning of an id, `latest`, path, or path below the usual folder.
 
     `latest` is the newest finished one, or with `unfinished` the newest that can continue; without one the newest of
     all.
     """
     if (Path(reference) / "plan.json").is_file():
         return Path(reference).resolve()
+    if "/" in reference and (results_dir() / reference / "plan.json").is_file():
+        return results_dir() / reference
     known = [path.parent for path in paths.entries(results_dir(), "*/plan.json")]
     if reference == LATEST and known:
         wanted = [folder for folder in known if is_finished(folder) != unfinished]
@@ -126,8 +128,8 @@ def delete(folder: Path) -> None:
 
 
 def reference(folder: Path) -> str:
-    """The name of a result on the command line: its id in the usual folder, else the folder."""
-    return folder.name if folder.parent == results_dir() else str(folder)
+    """The name of a result on the command line: its id, or its path below the usual folder; elsewhere the folder."""
+    return folder.relative_to(results_dir()).as_posix() if folder.is_relative_to(results_dir()) else str(folder)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import io
 import math
+import os
 import re
 import textwrap
 import unicodedata
@@ -106,9 +107,9 @@ def plural(number: int, noun: str) -> str:
 
 
 def width_of(console: Console | None = None) -> int:
-    """The width of the terminal on stdout, or of another console."""
+    """The width of the terminal on stdout, or of another console; of a pipe or a file, what COLUMNS says."""
     console = console or Console()
-    return console.width if console.is_terminal else UNBOUND
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else UNBOUND
 
 
 def wrapped(line: str, indent: int, width: int) -> str:
@@ -121,9 +122,9 @@ def wrapped(line: str, indent: int, width: int) -> str:
 
 
 def show(render: Callable[[int], RenderableType], console: Console) -> None:
-    """Print as wide as the terminal; into a pipe or a file, without line breaks."""
+    """Print as wide as the terminal; into a pipe or a file, without line breaks, unless COLUMNS is set."""
     width = width_of(console)
-    console.print(render(width), width=width, highlight=False, soft_wrap=not console.is_terminal)
+    console.print(render(width), width=width, highlight=False, soft_wrap=width >= UNBOUND)
 
 
 def span(seconds: float) -> str:

@@ -57,6 +57,7 @@ def bisection(stored: StoredBisection) -> str:
     answer = stored.answer
     table = stretches(stored.commits)
     page = _Range(answer, stored.commits)
+    rows = [page.row(stretch) for stretch in table[:MOST_ROWS]]
     return templates.fill(
         "bisection.html.j2",
         answer=answer,
@@ -67,7 +68,9 @@ def bisection(stored: StoredBisection) -> str:
         word=_word(answer),
         size=percent(effect.ratio) if (effect := _size(answer)) else "",
         changes=[_change(stored, change, f"change-{i}") for i, change in enumerate(answer.changes, 1)],
-        rows=[page.row(stretch) for stretch in table[:MOST_ROWS]],
+        rows=rows,
+        chances=any(row["chance"] for row in rows),
+        whys=any(row["why"] for row in rows),
         left_out=max(len(table) - MOST_ROWS, 0),
         facts_of=[(name, text) for name, text in _facts(answer) if text],
         commands=[visible(command) for command in _commands(answer)],
@@ -84,7 +87,7 @@ def tone(answer: Answer) -> str:
         return "unknown"
     if not answer.changes:
         return "same"
-    return "regression" if "regression" in directions or not directions else directions[0]
+    return "regression" if "regression" in directions else directions[0] if directions else "change"
 
 
 def _word(answer: Answer) -> str:
@@ -107,7 +110,7 @@ def _size(answer: Answer) -> Comparison | None:
 def _facts(answer: Answer) -> Iterator[tuple[str, str]]:
     """The range that was searched, and its environment."""
     tree = f" of the tree {answer.tree}" if answer.tree else ""
-    yield "searched", f"{answer.candidates} {answer.kind}{tree}{wording.limits(answer)}"
+    yield "searched", f"{answer.candidates:,} {answer.kind}{tree}{wording.limits(answer)}"
     yield "workload", f"{answer.workload}:{answer.case}, {answer.metric} in {answer.unit}"
     skipped = f"{len(answer.skipped)} could not be tested"
     yield "measured", f"{answer.measured} {answer.kind} beside the ends; {skipped}"
@@ -145,7 +148,7 @@ def _change(stored: StoredBisection, change: Culprit, name: str) -> dict[str, An
     """The values in the template of one change."""
     titles = {place.candidate.id: place.candidate.title for place in stored.commits}
     suspects = change.suspects[:MOST_SUSPECTS]
-    compared = list(_compared(change))
+    compared = list(_compared(stored.answer, change))
     proof = stored.proof(change)
     explanation = explain.remembered(proof.folder, proof.raw.cases[0]) if proof and proof.result.cases else None
     effect, strip = wording.effect_of(change), None
@@ -168,21 +171,23 @@ def _change(stored: StoredBisection, change: Culprit, name: str) -> dict[str, An
         # Each commit that may be the culprit, and why it is neither cleared nor convicted.
         "suspects": [(short(one), titles.get(one, ""), _why(stored.answer, change, one)) for one in suspects],
         "left_out": len(change.suspects) - len(suspects),
-        "against": _against(change),
+        "against": _against(stored.answer, change),
         "diff": "\n".join(wording.diff(change.hunks)) if change.hunks else "",
     }
 
 
-def _against(change: Culprit) -> str:
+def _against(answer: Answer, change: Culprit) -> str:
     """The kernel that a culprit was compared with."""
-    return "the newer end with the older one's hunks" if change.hunks else "its parent"
+    if change.hunks:
+        return "the newer end with the older one's hunks"
+    return change.before if answer.kind == "packages" else "its parent"
 
 
-def _compared(change: Culprit) -> Iterator[tuple[str, Comparison]]:
+def _compared(answer: Answer, change: Culprit) -> Iterator[tuple[str, Comparison]]:
     """Each comparison behind the answer, with its sides in words."""
     proof = change.proof
     if proof and proof.fresh is not None:
-        yield f"{proof.fresh_runs}, against {_against(change)}", proof.fresh
+        yield f"{proof.fresh_runs}, against {_against(answer, change)}", proof.fresh
     elif change.effect is not None:
         yield f"the search itself, against {short(change.before)}", change.effect
     if proof and proof.applied is not None:

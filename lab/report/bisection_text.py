@@ -8,7 +8,7 @@ from lab.bisection.answer import Answer, Culprit, Function, HunkSet, Step
 from lab.bisection.plan import FAILED, outcome_word
 from lab.compare.lines import Moves
 from lab.core.git import short
-from lab.core.text import plural, visible_record
+from lab.core.text import UNBOUND, aligned, plural, visible_record, wrapped
 from lab.report import wording
 from lab.report.explain_text import unit_of
 from lab.report.inputs import StoredBisection
@@ -17,6 +17,8 @@ from lab.stats.verdict import Comparison, percent
 
 _MOST_SUSPECTS = 12
 _MOST_LINES = 80
+_HUNK = "    | "
+_INDENT = 14
 
 
 def bisection(stored: StoredBisection) -> str:
@@ -24,9 +26,10 @@ def bisection(stored: StoredBisection) -> str:
     return render(stored.answer)
 
 
-def render(answer: Answer) -> str:
-    """The whole text, with everything from elsewhere made visible."""
-    return "\n".join(_lines(visible_record(answer))) + "\n"
+def render(answer: Answer, width: int = UNBOUND) -> str:
+    """The whole text, with everything from elsewhere made visible; lines of hunks are not wrapped."""
+    lines = _lines(visible_record(answer))
+    return "\n".join(line if line.startswith(_HUNK) else wrapped(line, _INDENT, width) for line in lines) + "\n"
 
 
 def _lines(answer: Answer) -> Iterator[str]:
@@ -76,7 +79,7 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
     elif found.is_single:
         yield f"{kind}: {found.commit}"
         yield f"    {found.title}"
-        yield f"    {found.author}, {found.date}" if found.author else "    (no author)"
+        yield from [f"    {found.author}, {found.date}"] if found.author else []
         if found.merge:
             yield f"    {_merge(answer)}"
         if found.outside_paths:
@@ -104,7 +107,7 @@ def _hunks(kind: str, title: str, hunks: HunkSet) -> Iterator[str]:
     yield f"    {plural(hunks.hunks, 'hunk')}{fewer}: {100 * hunks.share:.0f} % of the change"
     yield from (f"    in {name}()" for name in hunks.functions)
     yield from (f"    touched by {commit}" for commit in hunks.commits)
-    yield from (f"    | {line}" for line in wording.diff(hunks)[:_MOST_LINES])
+    yield from (f"{_HUNK}{line}" for line in wording.diff(hunks)[:_MOST_LINES])
     if (left := len(hunks.diff) - _MOST_LINES) > 0:
         yield f"    and {left} more lines (--json has all)"
 
@@ -168,8 +171,9 @@ def _path(answer: Answer) -> Iterator[str]:
     if not answer.path:
         return
     yield f"path taken ({answer.measured} measured, {len(answer.skipped)} could not be tested):"
-    for step in answer.path:
-        yield f"    {_step(step)}"
+    names = aligned([[short(step.commit), step.decision] for step in answer.path])
+    for step, (name, decision) in zip(answer.path, names, strict=True):
+        yield f"    {name}  {decision}  {_step(step)}"
     yield ""
 
 
@@ -178,7 +182,7 @@ def _step(step: Step) -> str:
     why = f": {step.why}" if step.why else ""
     same = f" (same kernel as {short(step.same_as)})" if step.same_as else ""
     count = f", instructions {percent(step.instructions)}" if step.instructions is not None else ""
-    return f'{short(step.commit)}  {step.decision:<18} {change:>9}{count}  "{step.title}"{why}{same}'
+    return f'{change:>9}{count}  "{step.title}"{why}{same}'
 
 
 def _footer(answer: Answer) -> Iterator[str]:
@@ -187,7 +191,7 @@ def _footer(answer: Answer) -> Iterator[str]:
         mode = f"{answer.mode} mode, {wording.answer_counted_in(answer)}"
         yield f"{mode}: QEMU {around.qemu}, {around.machine}, fingerprint {around.fingerprint}"
     yield f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s, {_effort(answer)}"
-    yield f"result {answer.result}   again: lab report {answer.result}"
+    yield f"result {answer.result}   page: lab report {answer.result} -f html -o {answer.result}.html"
     yield f"repeat: {answer.repeat}"
 
 

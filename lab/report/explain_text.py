@@ -31,6 +31,7 @@ from lab.report import wording
 from lab.stats.verdict import Outcome, percent
 
 _NAME_AT_LEAST = 16
+_NAME_WELL = 24
 _MEANING_BESIDE = 130
 
 # A share of a difference that almost cancels out says nothing, nor does one of a case that is the same.
@@ -151,7 +152,7 @@ def cells(explanation: Explanation, row: FunctionRow, cost: Cost, *, same: bool)
         short(base),
         short(test),
         signed(test - base),
-        f"{100 * float(share):.1f} %" if share is not None and abs(share) <= _SHARE_AT_MOST else "-",
+        f"{round(100 * float(share), 1) or 0.0:.1f} %" if share is not None and abs(share) <= _SHARE_AT_MOST else "-",
         row.space,
         _calls(explanation, row),
     )
@@ -170,13 +171,27 @@ def _style(explanation: Explanation, row: FunctionRow, cost: Cost) -> str:
 
 
 def _fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
-    """Aligned lines. Names give way if the terminal is narrow, then calls, space and share do; costs never."""
-    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
-    count = len(widths)
-    while count > 4 and sum(widths[1:count]) + _NAME_AT_LEAST > width:
-        count -= 1
-    longest = max(width - sum(widths[1:count]), _NAME_AT_LEAST)
-    return columns([(_cut(name, longest), *cells[: count - 1]) for name, *cells in rows], right=(1, 2, 3, 4))
+    """Aligned lines. Names give way if the terminal is narrow, then space, share and calls do; costs never."""
+    kept = _kept(rows, width, gives_way=(5, 4, 6))
+    narrow = [[row[i] for i in kept] for row in rows]
+    longest = max(width - _width(narrow, 1), _NAME_AT_LEAST)
+    right = [place for place, i in enumerate(kept) if i in (1, 2, 3, 4)]
+    return columns([(_cut(name, longest), *cells) for name, *cells in narrow], right=right)
+
+
+def _kept(rows: Sequence[Sequence[str]], width: int, gives_way: Sequence[int]) -> list[int]:
+    """The columns that fit beside names of some length, without as many of those that give way as need be."""
+    kept = list(range(len(rows[0])))
+    for column in gives_way:
+        if _width([[row[i] for i in kept] for row in rows], 1) + _NAME_WELL <= width:
+            break
+        kept.remove(column)
+    return kept
+
+
+def _width(rows: Sequence[Sequence[str]], first: int) -> int:
+    """The width of the columns from one on, with the blanks before them."""
+    return sum(max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[first:])
 
 
 def _cut(name: str, longest: int) -> str:
@@ -189,10 +204,12 @@ LINE_HEADING = ("line", "functions", "CPUs r/w", "moved/op", "false/op", "atomic
 
 
 def _lines(lines: Sequence[MetLine], width: int) -> Text:
-    """The places where vCPUs met: base -> test."""
-    place = max(24, width // 3)
-    cut = [(_cut(row[0], place), _cut(row[1], place), *row[2:]) for row in (LINE_HEADING, *line_cells(lines))]
-    return Text("\n".join(columns(cut, right=(3, 4, 5, 6, 7))))
+    """The places where vCPUs met: base -> test. On a narrow terminal some columns give way, then the names do."""
+    rows = [LINE_HEADING, *line_cells(lines)]
+    kept = _kept([("", *row[1:]) for row in rows], width, gives_way=(5, 7, 1, 2, 6))
+    place = max((width - _width([[row[i] for i in kept if i > 1] for row in rows], 0)) // (2 if 1 in kept else 1), 16)
+    cut = [[_cut(row[i], place - 2) if i < 2 else row[i] for i in kept] for row in rows]
+    return Text("\n".join(columns(cut, right=[place for place, i in enumerate(kept) if i > 2])))
 
 
 def line_cells(lines: Sequence[MetLine]) -> list[tuple[str, ...]]:
@@ -282,19 +299,24 @@ def _initcalls(rows: Sequence[Initcall]) -> Text:
 
 def _counters(mechanisms: Sequence[Mechanism], width: int) -> Text:
     """One line a counter, the largest change first; its meaning beside it, or below if the terminal is narrow."""
-    rows = [
-        (m.name, f"{number(m.base)} -> {number(m.test)}", "from 0" if m.ratio is None else percent(m.ratio))
-        for m in mechanisms
-    ]
+    rows = [(m.name, f"{number(m.base)} -> {number(m.test)}", moved(m)) for m in mechanisms]
     table = Text("the kernel's counters that moved, largest change first\n", style="bold")
     for mechanism, cells in zip(mechanisms, aligned(rows, right=(1, 2)), strict=True):
         table.append("  ".join(cells))
         if mechanism.meaning:
-            table.append("  " if width >= _MEANING_BESIDE else "\n    ")
-            table.append(mechanism.meaning, style="dim")
+            beside = width >= _MEANING_BESIDE
+            shown = f"  {mechanism.meaning}" if beside else "\n" + text.wrapped(f"    {mechanism.meaning}", 4, width)
+            table.append(shown, style="dim")
         table.append("\n")
     table.rstrip()
     return table
+
+
+def moved(counter: Mechanism) -> str:
+    """The change of a counter in percent; from zero no percentage says it, nor from or to a number below zero."""
+    if counter.ratio is not None:
+        return percent(counter.ratio)
+    return "" if counter.base else "from 0"
 
 
 # ---- the kernels' choices by CPUID

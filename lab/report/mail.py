@@ -97,7 +97,7 @@ def _source(end: Candidate) -> str:
 def _trail(answer: Answer, found: Culprit) -> list[str]:
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
     lines = [
-        f"Found by {'splitting' if answer.is_split else 'bisecting'} {answer.candidates} {kind} from",
+        f"Found by {'splitting' if answer.is_split else 'bisecting'} {answer.candidates:,} {kind} from",
         f"  {answer.old.name} ({answer.terms[0]}) to {answer.new.name} ({answer.terms[1]}):",
         f"  {answer.measured} measured, {len(answer.skipped)} could not be tested.",
     ]

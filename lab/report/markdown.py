@@ -220,7 +220,7 @@ def bisection(stored: StoredBisection) -> str:
         count = wording.beside(answer.instructions)
         lines.append(f"- ends: {_effect(answer.ends)}{count}: {answer.ends.verdict} ({wording.threshold(answer)})")
         lines += [f"- whole cost: {three}"] if (three := wording.three(answer.whole)) else []
-    lines += [f"- searched: {answer.candidates} {answer.kind}, {code(f'{answer.workload}:{answer.case}')}", ""]
+    lines += [f"- searched: {answer.candidates:,} {answer.kind}, {code(f'{answer.workload}:{answer.case}')}", ""]
     for found in answer.changes:
         lines += _change(stored, found)
     if answer.path:

@@ -64,6 +64,7 @@ def matrix(stored: StoredMatrix) -> str:
         reasons=any(cell.reasons or cell.notes for cell in result.cells),
         counts=any(cell.instructions for cell in result.cells),
         states=states,
+        open=matrix_text.notes(result),
         legend=[(kind, words) for kind, words in heatmap.legend(result).items() if kind in kinds],
         kernels=[*matrix_text.kernels(result), *(("note", note) for note in result.notes)],
         facts_of=_facts(result),

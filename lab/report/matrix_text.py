@@ -162,7 +162,7 @@ def _table(result: MatrixResult, width: int) -> Group:
         *_fitting(result, width),
         Text(),
         Text(result.summary),
-        *_notes(result),
+        *(Text(f"  {note}") for note in notes(result)),
         Text(_legend(result), style="dim"),
         Text(),
         *(Text(f"{name}: {text}", style="dim") for name, text in kernels(result)),
@@ -206,16 +206,16 @@ def _drawn(grid: Grid, result: MatrixResult, show: Callable[[Cell, str], Sequenc
     return text
 
 
-def _notes(result: MatrixResult) -> list[Text]:
+def notes(result: MatrixResult) -> list[str]:
     """The reasons of failed and open cells, a line each; arms and cases with the same reason share it."""
     cells: dict[str, list[str]] = {}
     several = len({cell.workload for cell in result.cells}) > 1
     for cell in result.cells:
         for reason in (*cell.reasons, *cell.notes):
             cells.setdefault(reason, []).append(f"{cell.name if several else cell.case} {cell.arm}")
-    lines = [Text(f"  {_some(names)}: {reason}") for reason, names in cells.items()]
+    lines = [f"{_some(names)}: {reason}" for reason, names in cells.items()]
     more = len(lines) - _MOST_NOTES
-    return [*lines[:_MOST_NOTES], *([Text(f"  and {more} more; --json has all")] if more > 0 else [])]
+    return [*lines[:_MOST_NOTES], *([f"and {more} more; --json has all"] if more > 0 else [])]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -240,5 +240,6 @@ def _footer(result: MatrixResult) -> str:
     return (
         f"{result.mode} mode, {clocks(result)}: QEMU {around.qemu}, {around.machine}, "
         f"{around.guest_size}, fingerprint {around.fingerprint}\n"
-        f"result {result.result}   again: lab report {result.result}   repeat: {result.repeat}"
+        f"result {result.result}   page: lab report {result.result} -f html -o {result.result}.html   "
+        f"repeat: {result.repeat}"
     )

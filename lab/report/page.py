@@ -197,6 +197,10 @@ class ResultView:
             for i, case in enumerate(cases, start=1)
         ]
 
+    def labels(self, cases: Sequence[CaseResult]) -> str:
+        """The names of some cases, without the workload if there is only one."""
+        return listed([wording.label(case, self.result) for case in cases], "and")
+
     @property
     def sweeps(self) -> list[Sweep]:
         """The sweeps."""

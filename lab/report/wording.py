@@ -329,8 +329,8 @@ def searched(answer: Answer) -> str:
     """The number of commits, or of other steps, that a bisection searched."""
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
     if answer.is_split:
-        return f"{answer.candidates} {kind} that the builds read differ"
-    return f"{answer.candidates} {kind}, the {answer.terms[1]} end included"
+        return f"{answer.candidates:,} {kind} that the builds read differ"
+    return f"{answer.candidates:,} {kind}, the {answer.terms[1]} end included"
 
 
 def diff(hunks: HunkSet) -> list[str]:

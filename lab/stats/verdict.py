@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from lab.core.records import Record
+from lab.core.text import plural
 from lab.stats import evidence
 from lab.stats.defaults import ALPHA, FIRST_LOOK_ROUNDS, FIRST_LOOK_SEEDS, MIN_PAIRS, SAME_ROUNDS, THRESHOLD
 from lab.stats.sequential import Interval, SequentialTest
@@ -130,7 +131,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     def undecided(self, pair: str) -> str:
         """The reason of an `unknown`, and how many pairs more would settle it. pair: a seed or a round."""
         return (
-            f"{self.reason}, about {self.more_blocks} more {pair}s would settle it" if self.more_blocks else self.reason
+            f"{self.reason}, about {plural(self.more_blocks, f'more {pair}')} would settle it"
+            if self.more_blocks
+            else self.reason
         )
 
 

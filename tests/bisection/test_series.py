@@ -108,7 +108,7 @@ def test_the_package_that_did_it_is_found_and_what_leads_inside_is_said(deb_bise
     (found,) = searched(deb_bisector).changes
     assert found.commit == "linux-image-6.12.57-cloud-amd64" and found.proof is not None and found.proof.confirmed
     said = found.inside or ""
-    assert said.startswith("no tree known here leads from v6.12.10 to v6.12.57; lab tree add https://")
+    assert said.startswith("no tree known here leads from v6.12.10 to v6.12.57; `lab tree add https://")
     assert f"lab bisect --old v6.12.10 --new v6.12.57 --tree stable -w {deb_bisector.workload}" in said
     assert main.run(["report", "latest"]) == 0
     assert "  inside      no tree" in deb_bisector.capsys.readouterr().out

@@ -285,6 +285,28 @@ def test_text_of_everything_and_of_the_top() -> None:
     assert "[5 others]" in shown(explained(), most=1)
 
 
+def test_a_counter_below_zero_has_no_percentage() -> None:
+    (found,) = counters.mechanisms([compared("vmas", [-2.0], [6.0])])
+    assert found.ratio is None and explain_text.moved(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("width", "there", "gone"),
+    [
+        (120, ["100.0", "%", "kernel", "1"]),
+        (88, ["100.0", "%", "1"]),
+        (78, ["1"]),
+    ],
+)
+def test_narrow_text_keeps_the_calls_longer_than_space_and_share(width: int, rest: list[str]) -> None:
+    table = SymbolTable([Label(K, "T", "prot_commit_flush_ptes")])
+    base = ArmProfile(blocks=[Block(K, 1, 10**9, 1)], operations=1, kernel=[table])
+    test = ArmProfile(blocks=[Block(K, 1, 10**9 + 10**6, 1)], operations=1, kernel=[table])
+    text = shown(explain.explain(base, test), width=width)
+    row = next(line for line in text.splitlines() if line.startswith("prot_commit_flush_ptes"))
+    assert row.split()[4:] == rest
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_narrow_text_keeps_its_lines(width: int) -> None:
     long = "a_function_with_a_very_long_name_that_fits_nowhere_because_it_goes_on_and_on"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import unicodedata
 
 import pytest
+from rich.console import Console
 
-from lab.core.text import columns, span, visible, visible_record
+from lab.core.text import UNBOUND, columns, span, visible, visible_record, width_of
 
 from ..fakes.result import HOSTILE, hostile, result
 
@@ -44,6 +46,12 @@ def test_all_strings_of_a_record_are_made_visible_and_nothing_else_changes() -> 
     assert shown.cases[0].case == visible(HOSTILE) == shown.base.subject
     assert shown.base.settings == {visible(HOSTILE): visible(HOSTILE)}
     assert shown.cases[0].metrics == hostile().cases[0].metrics
+
+
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert width_of(Console(file=io.StringIO())) == UNBOUND
+    monkeypatch.setenv("COLUMNS", "72")
+    assert width_of(Console(file=io.StringIO())) == 72
 
 
 def test_what_does_not_fit_goes_on_in_its_column() -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from lab import report
 from lab.bisection.commit_status import CommitStatus, range_commits, stretches
 from lab.cli import main
+from lab.compare import result_folders
 from lab.compare.explain import Cost
 from lab.core.errors import BuildFailed, UserError
 from lab.report import bisection_page, bisection_text, inputs, mail, markdown, wording
@@ -102,7 +103,21 @@ def test_packages_are_not_called_commits(tmp_path: Path) -> None:
     text = bisection_page.bisection(bisection(tmp_path / "b", replace(answer(), kind="packages")))
     assert "The range, package by package" in text and "7 packages, none of them measured" in text
     assert "one of 5 packages" in text and ">package</button>" in text
-    assert "commit by commit" not in text and "one of 5 commits" not in text and ">commit</button>" not in text
+    assert (
+        "against its parent" not in text
+        and "commit by commit" not in text
+        and "one of 5 commits" not in text
+        and ">commit</button>" not in text
+    )
+
+
+def test_a_result_below_the_usual_folder_is_named_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result_folders, "results_dir", lambda: tmp_path)
+    folder = tmp_path / "20261129-081845-934f" / "proof" / "c1" / "parent"
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_text("{}")
+    assert result_folders.reference(folder) == "20261129-081845-934f/proof/c1/parent"
+    assert result_folders.open_folder(result_folders.reference(folder)) == folder
 
 
 def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
