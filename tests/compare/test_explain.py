@@ -291,7 +291,7 @@ def test_a_counter_below_zero_has_no_percentage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "there", "gone"),
+    ("width", "rest"),
     [
         (120, ["100.0", "%", "kernel", "1"]),
         (88, ["100.0", "%", "1"]),
