@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from lab.bisection.answer import Answer, Function
@@ -12,7 +11,6 @@ from lab.bisection.journal import Event, Journal
 from lab.bisection.proof import Prover
 from lab.cli import main
 from lab.compare import result_folders
-from lab.core.executor import Work
 from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..fakes import mixes
@@ -126,22 +124,27 @@ def test_the_sources_may_be_of_two_trees(bisector: Bisector, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("guests", [6, 8])
-def test_a_budget_that_is_used_up_leaves_the_rest_to_resume(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
-) -> None:
+def test_a_budget_that_is_used_up_leaves_the_rest_to_resume(bisector: Bisector, guests: int) -> None:
     ends = (
         commit(bisector.tree, {"mm/a.c": text("cost 100", "q")}),
         commit(bisector.tree, {"mm/a.c": text("cost 130", "Q")}),
     )
-    with monkeypatch.context() as patch:
-        over = property(lambda work: work.deadline and len(bisector.guests.calls) >= guests)
-        patch.setattr(Work, "out_of_time", over)
+    with bisector.stopped_after(guests):
         stopped = by(bisector, "hunks", ends, "--budget", "1h", "--jobs", "1")
     assert stopped.outcome == "undecided" and "budget" in stopped.reason
     assert bisector.run("status") == 0
-    assert bisector.run("resume", "--json") == 0
-    (found,) = msgspec.json.decode(bisector.printed, type=Answer).changes
+    (found,) = bisector.resumed().changes
     assert found.hunks is not None and found.hunks.hunks == 1 and found.proof is not None and found.proof.confirmed
+
+
+def interrupted(bisector: Bisector, ends: tuple[str, str]) -> None:
+    words = ["--by", "hunks", "--old", ends[0], "--new", ends[1], "--tree", str(bisector.tree)]
+    assert bisector.run(*words, "-w", bisector.workload) == 130
+
+
+def require_the_same(resumed: Answer, whole: Answer) -> None:
+    assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
+    assert [step.commit for step in resumed.path] == [step.commit for step in whole.path] != []
 
 
 def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +170,8 @@ def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, m
 
         with monkeypatch.context() as patch:
             patch.setattr(Journal, "append", until_stopped)
-            words = ["--by", "hunks", "--old", ends[0], "--new", ends[1], "--tree", str(bisector.tree)]
-            assert bisector.run(*words, "-w", bisector.workload) == 130
-        assert bisector.run("resume", "--json") == 0
-        resumed = msgspec.json.decode(bisector.printed, type=Answer)
-        assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
-        assert [step.commit for step in resumed.path] == [step.commit for step in whole.path]
+            interrupted(bisector, ends)
+        require_the_same(bisector.resumed(), whole)
 
 
 def test_a_stop_within_the_build_of_a_mix_resumes_to_the_same_answer(
@@ -192,13 +191,9 @@ def test_a_stop_within_the_build_of_a_mix_resumes_to_the_same_answer(
             return mixes.obtain(spec, *args, **options)
 
         patch.setattr(KernelSpec, "obtain", stopped)
-        words = ["--by", "hunks", "--old", ends[0], "--new", ends[1], "--tree", str(bisector.tree)]
-        assert bisector.run(*words, "-w", bisector.workload) == 130
+        interrupted(bisector, ends)
         assert bisector.run("resume") == 130
-    assert bisector.run("resume", "--json") == 0
-    resumed = msgspec.json.decode(bisector.printed, type=Answer)
-    assert [found.hunks for found in resumed.changes] == [found.hunks for found in whole.changes] != []
-    assert [step.commit for step in resumed.path] == [step.commit for step in whole.path] != []
+    require_the_same(bisector.resumed(), whole)
 
 
 def test_a_recipe_names_the_ends_and_its_limits_do_not_count(bisector: Bisector, tmp_path: Path) -> None:

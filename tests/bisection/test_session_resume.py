@@ -14,9 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.bisection.answer import Answer
 from lab.compare import result_folders
-from lab.core.executor import Work
 
 from ..fakes.bisection import Dice, dice, line, wobbly
 from ..fakes.bisector import Bisector, culprits
@@ -27,38 +25,28 @@ TOP = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("guests", [7, 8, 9, 10, 13, 17, 20])
-def test_a_budget_stops_between_two_guests_and_resume_measures_nothing_twice(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
-) -> None:
-    """The budget is over after so many guests: six are the ends', three each commit's."""
+def test_a_budget_stops_between_two_guests_and_resume_measures_nothing_twice(bisector: Bisector, guests: int) -> None:
+    """Six guests are the ends', three each commit's."""
     commits = line(bisector.tree, [100.0] * 20 + [60.0] * 12)
-    with monkeypatch.context() as patch:
-        over = property(lambda work: work.deadline and len(bisector.guests.calls) >= guests)
-        patch.setattr(Work, "out_of_time", over)
+    with bisector.stopped_after(guests):
         stopped = bisector.search(commits[0], commits[-1], "--budget", "1h", "--jobs", "1")
     assert stopped.outcome == "undecided" and "budget" in stopped.reason
     assert len(bisector.guests.calls) == guests and stopped.measured == (guests - 6) // 3
     assert not (result_folders.open_folder(stopped.result) / "result.json").exists()
-    assert bisector.run("resume", "--json") == 0
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[20]]
+    assert culprits(bisector.resumed()) == [commits[20]]
     ran = [call for call in bisector.guests.calls if call[1] > 100]
     assert len(ran) == len(set(ran)) == 6 + 5 * 3
 
 
 @pytest.mark.parametrize("guests", [0, 1, 4, 7])
-def test_a_budget_too_short_for_the_ends_names_nobody(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch, guests: int
-) -> None:
+def test_a_budget_too_short_for_the_ends_names_nobody(bisector: Bisector, guests: int) -> None:
     """Three seeds do not decide these ends, so a stop after them is none to conclude from."""
     commits = line(bisector.tree, [100.0] * 4 + [60.0] * 4)
     bisector.guests.value = wobbly
-    with monkeypatch.context() as patch:
-        over = property(lambda work: work.deadline and len(bisector.guests.calls) >= guests)
-        patch.setattr(Work, "out_of_time", over)
+    with bisector.stopped_after(guests):
         said = bisector.refused(5, "--good", commits[0], "--bad", commits[-1], "--budget", "1h", "--jobs", "1")
     assert "before both ends were measured" in said and "lab bisect resume" in bisector.said
-    assert bisector.run("resume", "--json") == 0
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == [commits[4]]
+    assert culprits(bisector.resumed()) == [commits[4]]
     ran = [call for call in bisector.guests.calls if call[1] > 100]
     assert len(ran) == len(set(ran))
 
@@ -72,9 +60,8 @@ def test_undo_takes_back_the_last_and_resume_measures_it_again(bisector: Bisecto
     assert bisector.run("status", "--json") == 0
     assert json.loads(bisector.printed)["next"] == last[:12]
     before = bisector.guests.calls.count((last, 101))
-    assert bisector.run("resume", "--json") == 0
+    assert culprits(bisector.resumed()) == culprits(first)
     assert bisector.guests.calls.count((last, 101)) == before + 1
-    assert culprits(msgspec.json.decode(bisector.printed, type=Answer)) == culprits(first)
 
 
 def test_the_log_rebuilds_the_session_in_git(bisector: Bisector, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from lab.kernels import trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
-from .guest import HEAD, surroundings
+from .guest import HEAD, save_run, surroundings
 from .kernel import WHO, commit_all, git, write_kernel
 
 WORKLOAD = HEAD + '[[case]]\nname = "large"\n\n[[case]]\nname = "small"\n'
@@ -171,23 +171,16 @@ class Guests:
             )
             for case in cases
         ]  # fmt: skip
-        run = Run(
-            arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
-            commands={case.name: bench.workload.command(case) for case in cases},
-            kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1,
-            argv=["qemu", "-kernel", str(arm.kernel.image(bench.machine))],
-            report=GuestReport(cases=outcomes, complete=True, settings=self.settings(float(fate))),
-            costs={
-                outcome.name: {
-                    "cycles_per_op": 1e6 / outcome.metrics["throughput"],
-                    "instructions_per_op": self.counts(float(fate)),
-                    **self.whole(float(fate)),
-                }
-                for outcome in outcomes
-            } if bench.instrument else {},
-        )  # fmt: skip
-        records.save(guest.record_path, run)
-        return run
+        modelled = {
+            outcome.name: {
+                "cycles_per_op": 1e6 / outcome.metrics["throughput"],
+                "instructions_per_op": self.counts(float(fate)),
+                **self.whole(float(fate)),
+            }
+            for outcome in outcomes
+        }
+        report = GuestReport(cases=outcomes, complete=True, settings=self.settings(float(fate)))
+        return save_run(guest, report, modelled)
 
 
 def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from lab.bisection.answer import Answer
 from lab.cli import main
+from lab.core.executor import Work
 
 from . import bisection as fakebisect
 from .bisection import Guests, write_workload
@@ -48,6 +51,19 @@ class Bisector:
         answer = msgspec.json.decode(self.printed, type=Answer)
         assert status == (0 if answer.named else 5)
         return answer
+
+    def resumed(self) -> Answer:
+        """The answer of the last search, which goes on."""
+        assert self.run("resume", "--json") == 0
+        return msgspec.json.decode(self.printed, type=Answer)
+
+    @contextmanager
+    def stopped_after(self, guests: int) -> Iterator[None]:
+        """The budget is over after so many guests."""
+        with pytest.MonkeyPatch.context() as patch:
+            over = property(lambda work: work.deadline and len(self.guests.calls) >= guests)
+            patch.setattr(Work, "out_of_time", over)
+            yield
 
     def refused(self, status: int, *words: str) -> str:
         """A command line that must fail with one clear line."""

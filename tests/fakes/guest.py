@@ -90,6 +90,19 @@ class Unsupported(Broken):
     kind = GuestFailure.UNSUPPORTED
 
 
+def save_run(guest: GuestRun, report: GuestReport, modelled: Mapping[str, dict[str, float]], events: Any = None) -> Run:
+    """The record of a guest that never booted, kept as a real one's is. modelled: its costs, if a model runs."""
+    bench, arm = guest.bench, guest.arm
+    run = Run(
+        arm=arm.name, workload=bench.workload.name, seed=guest.seed, cases=[case.name for case in guest.cases],
+        commands=guest.commands, kernel=arm.kernel.key, fingerprint=bench.fingerprint, wall_s=0.1,
+        argv=["qemu", "-kernel", str(arm.kernel.bzimage)], report=report,
+        costs=dict(modelled) if bench.instrument else {}, events=events or {},
+    )  # fmt: skip
+    records.save(guest.record_path, run)
+    return run
+
+
 class FakeGuests:
     """Stands in for `runs.measure`. `formula` gives the throughput of an arm, a seed and a case, or raises.
 
@@ -114,25 +127,17 @@ class FakeGuests:
         outcomes = [self._outcome(guest, case.name) for case in cases]
         of_case = {case.name: self.events(arm.name, seed, case.name) for case in cases} if self.events else {}
         prices = costs.prices_of(bench.instrument.machine) if bench.instrument else {}
-        run = Run(
-            arm=arm.name, workload=bench.workload.name, seed=seed, cases=[case.name for case in cases],
-            commands={case.name: bench.workload.command(case) for case in cases},
-            kernel=arm.kernel.key, fingerprint=bench.fingerprint,
-            wall_s=0.1, argv=["qemu"],
-            report=GuestReport(cases=outcomes, complete=True),
-            costs={
-                outcome.name: {
-                    "cycles_per_op": costs.cycles(of_case[outcome.name], prices)
-                    if of_case
-                    else 1e6 / outcome.metrics["throughput"] ** 0.5,
-                    "instructions_per_op": self.counts(arm.name, seed, outcome.name),
-                }
-                for outcome in outcomes if not outcome.failure
-            } if bench.instrument else {},
-            events=of_case,
-        )  # fmt: skip
-        records.save(guest.record_path, run)
-        return run
+        modelled = {
+            outcome.name: {
+                "cycles_per_op": costs.cycles(of_case[outcome.name], prices)
+                if of_case
+                else 1e6 / outcome.metrics["throughput"] ** 0.5,
+                "instructions_per_op": self.counts(arm.name, seed, outcome.name),
+            }
+            for outcome in outcomes
+            if not outcome.failure
+        }
+        return save_run(guest, GuestReport(cases=outcomes, complete=True), modelled, of_case)
 
     def _outcome(self, guest: GuestRun, case: str) -> CaseOutcome:
         outcome = CaseOutcome(name=case, begin_ns=0, end_ns=1, ended=True, status=0)
