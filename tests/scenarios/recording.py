@@ -19,7 +19,6 @@ from pathlib import Path
 import pexpect
 
 from lab import report
-from lab.compare import result_folders
 from lab.core.records import write_atomic
 from lab.report import inputs
 
@@ -41,6 +40,7 @@ FRAME_S = 0.5
 """Output that comes within this time is one event: a bar moves twice a second."""
 
 _ESTIMATE = re.compile(r"about [0-9.]+ (s|min|h) left")
+_RESULT = re.compile(r"result (\d{8}-\d{6}-[0-9a-f]{4})")
 _DRAWN_OVER = re.compile(r"\r\x1b\[2K[^\r\n]*(?=\r\x1b\[2K)")
 
 Event = tuple[float, str]
@@ -56,8 +56,10 @@ def main() -> None:
         events += visible(_run(line, start_s))
         start_s = events[-1][0] + PAUSE_S
     write_atomic(FILE, cast(events).encode())
-    comparison = next(result for result in reversed(result_folders.finished()) if result.verdict == "regression")
-    write_atomic(PAGE, report.render("html", inputs.open_comparisons([comparison.result])).encode())
+    name = _RESULT.search("".join(text for _, text in events))
+    if name is None:
+        sys.exit("recording: the output names no result")
+    write_atomic(PAGE, report.render("html", inputs.open_comparisons([name[1]])).encode())
     print(f"{FILE.relative_to(TOP)}: {events[-1][0]:.0f} s, {len(events)} events")  # noqa: T201
 
 

@@ -210,13 +210,13 @@ function pairPage(form) {
       tr.dataset.case = row.name;
       const head = element("th", "", { scope: "row", class: "name" });
       head.append(element("a", row.name, { href: `case/${row.slug}.html` }));
-      const between = row.steps[basis].filter((index) => index > Math.min(base, test) && index <= Math.max(base, test) && atlas.columns[index].series === to.series);
+      const between = row.steps[basis].filter((index) => index > Math.min(base, test) && index <= Math.max(base, test) && atlas.columns[index].series === to.series).sort((a, b) => a - b);
       const state = { worse: "regression", better: "improvement" }[word] ?? word;
       const marked = element("td", "", { class: state });
       marked.append(element("span", word, { class: "word" }));
       tr.append(
         element("td", row.group), head, element("td", shown(old), { class: "n", "data-value": old }), element("td", shown(fresh), { class: "n", "data-value": fresh }),
-        element("td", percentText(fresh / old), { class: "n", "data-value": fresh / old }), marked, element("td", between.map((index) => atlas.columns[index].version).join(", ")),
+        element("td", percentText(fresh / old), { class: "n", "data-value": fresh / old }), marked, element("td", between.map((index) => atlas.columns[index].version).join(", "), { class: "long" }),
       );
       return tr;
     }));
