@@ -21,6 +21,7 @@ from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
 from lab.atlas.takeover import NOTHING, TakenOver
 from lab.core import records
+from lab.core.text import plural
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
@@ -146,7 +147,7 @@ def _info(
     )
     return CaseInfo(
         name=one.name,
-        group=one.case.group or one.workload.name,
+        group=_group(one),
         selection=one.text,
         note=one.case.note or one.workload.story,
         control=one.case.control,
@@ -154,6 +155,11 @@ def _info(
         metrics=columns.metrics_of(one.workload),
         profile=tuple(next(filter(None, profiles), ())[:MOST_FUNCTIONS]),
     )
+
+
+def _group(one: _Selected) -> str:
+    group = one.case.group or one.workload.name
+    return f"{group}, {plural(one.workload.vcpus, 'vCPU')}" if one.workload.contends else group
 
 
 def _explained(

@@ -45,7 +45,7 @@ class Checked(Record, frozen=True, kw_only=True):
 
 def named(atlas: Atlas, text: str) -> Wanted:
     """The cell of `CASE@KERNEL`."""
-    name, at, kernel = text.partition("@")
+    name, at, kernel = text.rpartition("@")
     if not at:
         raise UserError(f"{text!r} is no cell", hint="write e.g. fork-exit@6.12.117-1")
     return Wanted(atlas.case(name), atlas.find(kernel))

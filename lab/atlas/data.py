@@ -143,9 +143,16 @@ class CaseInfo(Record, frozen=True, kw_only=True, omit_defaults=True):
         return self.name.replace(":", "-")
 
     @property
+    def vcpus(self) -> int | None:
+        """The vCPUs that contend in its guests; None if the workload does not say so."""
+        count = self.name.partition(":")[0].partition("@")[2]
+        return int(count) if count else None
+
+    @property
     def short(self) -> str:
-        """Its name without the workload."""
-        return self.name.partition(":")[2]
+        """Its name without the workload, but with its number of vCPUs: `fstat@4`."""
+        case = self.name.partition(":")[2]
+        return f"{case}@{self.vcpus}" if self.vcpus else case
 
 
 class Explained(Record, frozen=True, kw_only=True):
@@ -298,9 +305,19 @@ def folder() -> Path:
 
 
 def shipped() -> list[Path]:
-    """The atlases that come with the lab, that of the default architecture first."""
-    found = [path for path in folder().glob("*.json") if not path.stem.endswith(".next")]
-    return sorted(found, key=lambda path: (path.stem != architecture.DEFAULT, path.stem))
+    """The atlases that come with the lab: that of the default architecture, of others, then further tables."""
+    found = [path for path in folder().glob("**/*.json") if not path.stem.endswith(".next")]
+    return sorted(found, key=lambda path: (table_of(path), path.stem != architecture.DEFAULT, path.stem))
+
+
+def table_of(path: Path) -> str:
+    """The further table whose atlas a file of the lab's own is; empty for any other file."""
+    return path.parent.name if path.parent.parent == folder() else ""
+
+
+def tables() -> list[str]:
+    """The further tables that come with the lab."""
+    return sorted({table for path in shipped() if (table := table_of(path))})
 
 
 def growing(path: Path) -> Path:
@@ -313,12 +330,12 @@ def load_growing(path: Path) -> Atlas | None:
     return load(growing(path)) if growing(path).exists() else None
 
 
-def load(path: Path | None = None, guests: str = architecture.DEFAULT) -> Atlas:
-    """The atlas of a file, or the lab's own for an architecture."""
+def load(path: Path | None = None, guests: str = architecture.DEFAULT, table: str = "") -> Atlas:
+    """The atlas of a file, or the lab's own for an architecture, or of one of its further tables."""
     if path is None:
-        path = folder() / f"{guests}.json"
+        path = folder() / table / f"{guests}.json"
         if not path.is_file():
-            there = "".join(f", there is {one.stem}" for one in shipped())
+            there = "".join(f", there is {one.stem}" for one in shipped() if table_of(one) == table)
             raise UserError(
                 f"no atlas of {guests} comes with this version{there}",
                 hint=f"measure one: `lab atlas run --arch {guests} --output DIR`, then give --data DIR/{guests}.json",

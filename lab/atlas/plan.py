@@ -30,12 +30,13 @@ class SeriesPlan(Record, frozen=True, kw_only=True):
     """Kernels of one builder, the oldest first.
 
     archive: the word of the packages' specs. packages: patterns of names and versions, such as `trixie-backports/*`.
-    kernels: specs, such as `src:trixie/6.12`.
+    points: False for the newest package of each release only. kernels: specs, such as `src:trixie/6.12`.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
     archive: str = "deb"
     packages: tuple[str, ...] = ()
+    points: bool = True
     kernels: tuple[str, ...] = ()
 
     @property
@@ -189,6 +190,8 @@ def _of_series(plan: AtlasPlan, series: SeriesPlan, guests: str, progress: Progr
             spec = KernelSpec(text=package.text, source=series.source.labelled(package.label, guests))
             found.setdefault(package.version, PlannedColumn(series.name, package.version, spec))
     ordered = [found[version] for version in series.source.in_order(found)]
+    if not series.points:
+        ordered = list({version_of(column.version)[:2]: column for column in ordered}.values())
     for text in series.kernels:
         spec = resolve(text, plan.tree, progress=progress)
         if spec.architecture == guests:

@@ -45,29 +45,37 @@ _MOVED = ("after", "difference")
 def write_files(paths: Sequence[Path], output: Path) -> int:
     """Write the site of atlases on file, each with the newer one that grows beside it. Returns the files."""
     atlases = [data.load(path) for path in paths]
-    growing = {one.architecture: data.load_growing(path) for one, path in zip(atlases, paths, strict=True)}
-    return write(atlases, output, {name: atlas for name, atlas in growing.items() if atlas is not None})
+    growing = {place: data.load_growing(path) for place, path in enumerate(paths)}
+    tables = [data.table_of(path) for path in paths]
+    return write(atlases, output, {place: atlas for place, atlas in growing.items() if atlas is not None}, tables)
 
 
-def write(atlases: Sequence[Atlas], output: Path, growing: Mapping[str, Atlas] | None = None) -> int:
+def write(
+    atlases: Sequence[Atlas], output: Path, growing: Mapping[int, Atlas] | None = None, tables: Sequence[str] = ()
+) -> int:
     """Write the site of atlases into a folder: the first at its top, each other one below it. Returns the files.
 
-    growing: newer atlases by architecture, each in a folder of its own below the complete one.
+    growing: newer ones by the place of the complete one, each in a folder of its own below it. tables: the names of
+    those that are further tables of the lab's.
     """
     count = 0
+    tables = tables or [""] * len(atlases)
+    names = [" ".join(filter(None, (table, atlas.architecture))) for table, atlas in zip(tables, atlases, strict=True)]
+    folders = ["", *(f"{name.replace(' ', '-')}/" for name in names[1:])]
     for index, atlas in enumerate(atlases):
-        folder = output / _folder(atlases, index)
+        folder = output / folders[index]
         others = [
-            (other.architecture, f"{'../' if index else ''}{_folder(atlases, place)}index.html")
-            for place, other in enumerate(atlases)
+            (names[place], f"{'../' if index else ''}{folders[place]}index.html")
+            for place in range(len(atlases))
             if place != index
         ]
-        newer = (growing or {}).get(atlas.architecture)
+        newer = (growing or {}).get(index)
         if newer is None:
-            count += _write(Site(atlas, others), folder)
+            count += _write(Site(atlas, others, table=tables[index]), folder)
             continue
         said = text.progress(atlas, newer)
-        count += _write(Site(atlas, others, Beside(said, "its pages as it grows", f"{_NEXT}/index.html")), folder)
+        down = Beside(said, "its pages as it grows", f"{_NEXT}/index.html")
+        count += _write(Site(atlas, others, down, table=tables[index]), folder)
         up = Beside(said, f"the last complete one, of model version {atlas.model_version}", "../index.html")
         ways = [(name, f"../{way}") for name, way in others]
         count += _write(Site(newer, ways, up, is_growing=True), folder / _NEXT)
@@ -86,10 +94,6 @@ def _write(site: Site, folder: Path) -> int:
     return count
 
 
-def _folder(atlases: Sequence[Atlas], index: int) -> str:
-    return f"{atlases[index].architecture}/" if index else ""
-
-
 class Beside(NamedTuple):
     """The other of a complete atlas and the newer one: a line about both, and the way to it."""
 
@@ -100,7 +104,7 @@ class Beside(NamedTuple):
 
 class Site:
     """The pages of an atlas. others: the names of other atlases, and the way to them. beside: the complete one of a
-    newer one that grows, or the other way round."""
+    newer one that grows, or the other way round. table: its name, if it is a further table of the lab's."""
 
     def __init__(
         self,
@@ -109,14 +113,18 @@ class Site:
         beside: Beside | None = None,
         *,
         is_growing: bool = False,
+        table: str = "",
     ) -> None:
         self.stored = atlas
         self.atlas = atlas = _visible(atlas)
         self.others = others
         self.beside = beside
+        self.title = f"{atlas.architecture}, {table}" if table else atlas.architecture
         self.source = ["--data", f"{atlas.architecture}.next.json"] if is_growing else []
         if not is_growing and atlas.architecture != architecture.DEFAULT:
             self.source = ["--arch", atlas.architecture]
+        if not is_growing and table:
+            self.source += ["--table", table]
         self.judged = Judgement(atlas)
 
     def files(self) -> Iterator[tuple[str, str]]:

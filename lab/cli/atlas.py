@@ -17,7 +17,7 @@ from lab.cli import options
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
-from lab.core.text import plural, show, visible
+from lab.core.text import listed, plural, show, visible
 from lab.guests import model_version
 from lab.kernels import architecture
 
@@ -26,6 +26,9 @@ _plan = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="The plan (default: the lab's own).",
+)
+_table = click.option(
+    "--table", metavar="NAME", default="", help="A further table that comes with the lab, such as contention."
 )
 _data = click.option(
     "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
@@ -41,8 +44,15 @@ def atlas() -> None:
     """Look up the cost of an operation in every kernel, and when it changed; measure it; make a site of it."""
 
 
-def _load_plan(path: Path | None) -> atlas_plan.AtlasPlan:
-    return atlas_plan.load(path or atlas_data.folder() / "atlas.toml")
+def _load_plan(path: Path | None, table: str = "") -> atlas_plan.AtlasPlan:
+    _require(table)
+    return atlas_plan.load(path or atlas_data.folder() / f"{table or 'atlas'}.toml")
+
+
+def _require(table: str) -> None:
+    """Refuse a table that does not come with the lab."""
+    if table and table not in (known := atlas_data.tables()):
+        raise UserError(f"no table is called {table!r}", hint=f"there is {listed(known, 'and')}" if known else "")
 
 
 @atlas.command()
@@ -124,16 +134,17 @@ def _grow(
 @atlas.command("show")
 @click.argument("case")
 @_data
+@_table
 @_arch
 @options.json_output
-def show_(case: str, data: Path | None, arch: str, as_json: bool) -> None:
+def show_(case: str, data: Path | None, table: str, arch: str, as_json: bool) -> None:
     """Show the cost of a case in every kernel, and its steps with the functions that make them.
 
     \b
     Example:
       lab atlas show fork-exit
     """
-    judged = _judged(data, arch)
+    judged = _judged(data, arch, table)
     info = judged.atlas.case(case)
     if as_json:
         options.print_json(text.case_document(judged, info))
@@ -145,16 +156,17 @@ def show_(case: str, data: Path | None, arch: str, as_json: bool) -> None:
 @click.argument("base")
 @click.argument("test")
 @_data
+@_table
 @_arch
 @options.json_output
-def diff(base: str, test: str, data: Path | None, arch: str, as_json: bool) -> None:
+def diff(base: str, test: str, data: Path | None, table: str, arch: str, as_json: bool) -> None:
     """Show the changes from one kernel to another: `6.12` is its newest package, `6.12.95` that one.
 
     \b
     Example:
       lab atlas diff 6.1 6.12
     """
-    judged = _judged(data, arch)
+    judged = _judged(data, arch, table)
     first, last = judged.atlas.pair(base, test)
     if as_json:
         options.print_json(text.pair_document(judged, first, last))
@@ -162,8 +174,9 @@ def diff(base: str, test: str, data: Path | None, arch: str, as_json: bool) -> N
         show(lambda width: text.pair(judged, first, last, width), Console())
 
 
-def _judged(path: Path | None, guests: str) -> Judgement:
-    return Judgement(atlas_data.load(path, guests))
+def _judged(path: Path | None, guests: str, table: str) -> Judgement:
+    _require(table)
+    return Judgement(atlas_data.load(path, guests, table))
 
 
 @atlas.command()
@@ -171,6 +184,7 @@ def _judged(path: Path | None, guests: str) -> Judgement:
 @click.argument("base")
 @click.argument("test")
 @_data
+@_table
 @_arch
 @options.budget
 @options.jobs
@@ -182,6 +196,7 @@ def bisect(
     base: str,
     test: str,
     data: Path | None,
+    table: str,
     arch: str,
     budget: float | None,
     jobs: int | None,
@@ -198,7 +213,7 @@ def bisect(
     Example:
       lab atlas bisect mprotect-private-4k 6.16.12 6.17.8 --budget 2h
     """
-    known = _judged(data, arch).atlas
+    known = _judged(data, arch, table).atlas
     first, last = known.pair(base, test)
     info = known.case(case)
     with options.work(jobs, budget, cluster, share) as work:
@@ -247,6 +262,7 @@ def site_(files: tuple[Path, ...], output: Path) -> None:
 @click.option("--draw", type=int, default=1, show_default=True, help="The seed of the draw.")
 @_plan
 @_data
+@_table
 @_arch
 @options.jobs
 @options.quiet
@@ -257,6 +273,7 @@ def check(
     draw: int,
     plan: Path | None,
     data: Path | None,
+    table: str,
     arch: str,
     jobs: int | None,
     as_json: bool,
@@ -268,12 +285,12 @@ def check(
       lab atlas check fork-exit@6.12.117-1
       lab atlas check --random 10
     """
-    known = _judged(data, arch).atlas
+    known = _judged(data, arch, table).atlas
     if bool(cells) == (number is not None):
         raise UserError("name cells, or draw some with --random", hint="e.g. lab atlas check fork-exit@6.12.117-1")
     with options.work(jobs) as work:
         wanted = atlas_check.draw(known, number, draw) if number else [atlas_check.named(known, cell) for cell in cells]
-        found = atlas_check.check(known, _load_plan(plan), wanted, work)
+        found = atlas_check.check(known, _load_plan(plan, table), wanted, work)
     if as_json:
         options.print_json({"schema": "lab.atlas.check/1", "cells": records.plain(found)})
     else:

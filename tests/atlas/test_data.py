@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.atlas import assembly, data, text
+from lab.atlas import assembly, check, data, text
 from lab.atlas.data import Atlas, Cell, FunctionCost
 from lab.atlas.judgement import Judgement
 from lab.cli import main
@@ -54,6 +54,12 @@ def test_an_atlas_that_grows_is_none_of_those_that_come_with_the_lab(
         (tmp_path / f"{name}.json").touch()
     data.growing(tmp_path / "x86_64.json").touch()
     assert [path.name for path in data.shipped()] == ["x86_64.json", "arm64.json"]
+    assert not data.tables()
+    (tmp_path / "further").mkdir()
+    table = tmp_path / "further" / "x86_64.json"
+    table.write_bytes(data.encode(fake.atlas(2, 3)))
+    assert data.shipped()[-1] == table and data.tables() == ["further"]
+    assert data.load(table="further") == fake.atlas(2, 3)
 
 
 def test_costs_have_the_bases_of_the_cells(atlas: Atlas) -> None:
@@ -105,6 +111,20 @@ def test_a_pair_is_of_one_series_where_one_has_both() -> None:
     assert both.find("6.2").version == "6.2.1-1"
     assert [one.version for one in both.pair("6.1", "6.2")] == ["6.1.1-1~deb12u1", "6.2.1-1~deb12u1"]
     assert [one.version for one in both.pair("6.2", "6.5")] == ["6.2.1-1", "6.5.1-1"]
+
+
+def test_cases_of_vcpus_that_contend_have_their_number_in_their_names(atlas: Atlas) -> None:
+    """Waiting vCPUs execute more instructions or fewer: the count contradicts no change of cycles."""
+    changed = fake.atlas(2, 9, steps={(0, 4): 1.2}, instructions={(0, 4): 0.8})
+    name = "contention@4:fstat"
+    case = msgspec.structs.replace(changed.cases[0], name=name)
+    cells = {name: changed.cells[changed.cases[0].name]}
+    contended = msgspec.structs.replace(changed, cases=(case,), cells=cells, explained=())
+    assert contended.case("fstat@4") == contended.case(name) == case
+    named = check.named(contended, f"fstat@4@{contended.columns[4].id}")
+    assert named == (case, contended.columns[4])
+    assert not Judgement(changed).steps("cycles")
+    assert [change.test for change in Judgement(contended).steps("cycles")] == [contended.columns[4]]
 
 
 def test_a_case_that_is_not_there_is_guessed(atlas: Atlas) -> None:

@@ -66,6 +66,8 @@ def test_packages_are_columns_in_the_order_of_their_versions(tmp_path: Path, mon
     monkeypatch.setattr(debs, "kernels", lambda _lists: offers)
     found = plan.columns(written(tmp_path), "x86_64", Progress(quiet=True))
     assert [one.version for one in found] == ["6.12.9-1", "6.12.10-1", "7.2.9-1~bpo13+1"]
+    newest = plan.columns(written(tmp_path, f"{PLAN}points = false\n"), "x86_64", Progress(quiet=True))
+    assert newest == found[1:]
     assert found[1].spec.source == DebSource(package="linux-image-6.12.10+deb13-cloud-amd64", version="6.12.10-1")
     monkeypatch.setattr(debs, "_find", lambda *_: found[1].spec.source)
     assert resolve(found[1].spec.text) == found[1].spec

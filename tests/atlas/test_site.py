@@ -24,9 +24,11 @@ from ..fakes.result import HOSTILE
 def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:
     one = fake.atlas(4, 9, steps={(1, 4): 1.2}, holes={(2, 3): "panic"})
     other = replace(one, architecture="arm64")
-    site.write([one, other], tmp_path, {name: fake.growing(one, 3) for name in ("x86_64", "arm64")})
+    growing = {0: fake.growing(one, 3), 1: fake.growing(one, 3)}
+    site.write([one, other, one], tmp_path, growing, ["", "", "contention"])
     pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) == 2 * (2 + 4 + 9) + 2 * (2 + 4 + 3)
+    assert len(pages) == 3 * (2 + 4 + 9) + 2 * (2 + 4 + 3)
+    assert "Atlas of x86_64, contention" in (tmp_path / "contention-x86_64/index.html").read_text()
     for page in pages:
         for link in map(unescape, re.findall(r'<a [^>]*href="([^"]*)"', page.read_text())):
             name, _, anchor = unquote(link).partition("#")
@@ -77,6 +79,12 @@ def test_the_commands_of_another_architecture_name_it(tmp_path: Path) -> None:
     site.write([replace(fake.atlas(2, 3), architecture="arm64")], tmp_path)
     page = (tmp_path / "case" / "syscalls-case-1.html").read_text()
     assert "lab atlas check syscalls:case-1@6.3.1-1 --arch arm64<" in page
+
+
+def test_the_commands_of_a_further_table_name_it(tmp_path: Path) -> None:
+    site.write([fake.atlas(2, 3)], tmp_path, tables=["contention"])
+    page = (tmp_path / "case" / "syscalls-case-1.html").read_text()
+    assert "lab atlas check syscalls:case-1@6.3.1-1 --table contention<" in page
 
 
 def test_a_case_s_page_has_its_step_its_functions_its_code_and_its_commands(tmp_path: Path) -> None:

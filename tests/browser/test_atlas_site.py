@@ -28,7 +28,7 @@ def atlas() -> Atlas:
 @pytest.fixture(scope="module")
 def folder(atlas: Atlas, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("site")
-    site.write([atlas], made, {"x86_64": fake.growing(atlas, 4)})
+    site.write([atlas], made, {0: fake.growing(atlas, 4)})
     return made
 
 
