@@ -17,7 +17,7 @@ from lab.guests import calibration, hardware, native
 from lab.guests.calibration import Measurement
 from lab.guests.hardware import Machine
 
-_TABLES = ("tlb", "cache", "prefetch", "overlap", "cost", "clock")
+_TABLES = ("tlb", "cache", "prefetch", "overlap", "cost", "coherence", "clock")
 
 
 @click.group()

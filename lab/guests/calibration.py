@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import msgspec
 
-from lab.core.errors import HostFailed
 from lab.guests.hardware import (
     Array,
     Cache,
     Caches,
     Clock,
+    Coherence,
     Cost,
     Costs,
     Divisor,
@@ -30,7 +30,7 @@ from lab.guests.hardware import (
     Tlb,
 )
 from lab.guests.native import Samples
-from lab.guests.reach import Reach, TlbFit, Unclear, crossing, fit_strings, fit_tlb, quantile
+from lab.guests.reach import Reach, TlbFit, Unclear, crossing, fit_strings, fit_tlb
 
 V = TypeVar("V", Array, Cache, Divisor, Number, Cost)
 
@@ -41,9 +41,6 @@ _MIX = "lists, a hash table, a tree, a bitmap and text (machines/measure/mix.c)"
 
 LONG_STRING = 128
 """The bytes from which on the plugin takes a string instruction for a long one (LONG in machines/plugin/access.c)."""
-
-_STEADY = 0.1
-"""The largest relative spread of the clock that measuring bears."""
 
 _PRIVILEGED = ("interrupt_flag", "user_access", "swapgs", "cr3", "cr4", "invlpg", "msr")
 
@@ -100,7 +97,7 @@ def fit(
     name: str = "measured",
 ) -> Measurement:
     """The machine file of a host, whose guests have the given CPU; `HostFailed` if its clock is not steady."""
-    clock = _clock(samples)
+    clock = samples.clock()
     state = _Fit(samples=samples, base=base, caches=caches)
     if (reading_ns := samples.facts.get("clock_reading_ns", 0)) > 300:
         state.notes.append(
@@ -125,6 +122,7 @@ def fit(
     state.attempt(["rep_start", "rep_long", "rep_byte", "rep_line", "rep_memory"], lambda: _strings(state))
     _classes(state)
     _kernel(state)
+    state.attempt(["move"], lambda: _move(state))
     overlap = _overlap(state)
     flush = _flush(state)
     machine = Machine(
@@ -143,24 +141,9 @@ def fit(
         measured=state.measured,
         guest=guest,
         flush=flush,
+        coherence=_coherence(state),
     )
     return Measurement(machine=machine, base=base, notes=state.notes)
-
-
-def _clock(samples: Samples) -> Reading:
-    """The clock of all runs that count; `HostFailed` if they give none."""
-    ranked = sorted(samples.used)
-    if len(ranked) < 20 or len(samples.shared) > len(samples.series) / 2:
-        raise HostFailed(
-            "measuring is hopeless: nearly every run was disturbed", hint="stop what else runs, or choose another --cpu"
-        )
-    clock = Reading(value=statistics.median(ranked), low=quantile(ranked, 0.05), high=quantile(ranked, 0.95))
-    if (clock.high - clock.low) / clock.value > _STEADY:
-        raise HostFailed(
-            f"measuring is hopeless: the core's clock went from {clock.low:.2f} to {clock.high:.2f} GHz meanwhile",
-            hint="stop what else runs on this host, or choose another --cpu",
-        )
-    return clock
 
 
 def _near(samples: Samples, name: str, low: float, high: float) -> Reading:
@@ -574,6 +557,22 @@ def _kernel(state: _Fit) -> None:
     for name in ("syscall", "getppid", "fault", "populate", "fault_shared", "populate_shared"):
         state.attempt([f"{name}_ns"], partial(keep, f"{name}_ns", name))
     state.attempt(["context_switch_ns"], switch)
+
+
+def _move(state: _Fit) -> None:
+    """A line that two CPUs take from each other, each by a compare-and-exchange that succeeds when it is its turn."""
+    found = state.samples.one("move").reading()
+    low, high = max(0.0, _rounded(found.low)), _rounded(found.high)
+    state.cost("move", found.value, "a word that two CPUs hand to each other")
+    state.costs["move"] = msgspec.structs.replace(state.costs["move"], low=low, high=high)
+
+
+def _coherence(state: _Fit) -> Coherence | None:
+    """The costs of several CPUs, of this host or the base machine; None if neither has them."""
+    if move := state.costs.get("move"):
+        return Coherence(move=move)
+    base = state.base.coherence
+    return base and Coherence(move=_from_base(state.base, base.move, state.reasons["move"]))
 
 
 def _all_costs(state: _Fit) -> Costs:

@@ -19,9 +19,10 @@ import msgspec
 from lab.core.errors import HostFailed, UserError
 from lab.core.process import run
 from lab.core.records import DAMAGED
-from lab.guests import hardware
+from lab.guests import hardware, topology
 from lab.guests.hardware import Guest, Host, Reading
 from lab.guests.reach import Unclear, quantile
+from lab.guests.topology import HostCpu
 from lab.kernels.compilers import Program
 
 PROGRAM = Program(folder="measure", product="measure", label="the program that measures this host")
@@ -35,6 +36,9 @@ _UNDISTURBED = 0.985
 
 _ENOUGH = 5
 """The number of undisturbed samples that a value needs."""
+
+_STEADY = 0.1
+"""The largest relative spread of the clock that measuring bears."""
 
 
 # --- samples ---
@@ -148,6 +152,22 @@ class Samples:
             if statistics.mean(series.shared for series in by_x.values()) > 0.3
         ]
 
+    def clock(self) -> Reading:
+        """The clock of all runs that count; `HostFailed` if they give none."""
+        ranked = sorted(self.used)
+        if len(ranked) < 20 or len(self.shared) > len(self.series) / 2:
+            raise HostFailed(
+                "measuring is hopeless: nearly every run was disturbed",
+                hint="stop what else runs, or choose another --cpu",
+            )
+        clock = Reading(value=statistics.median(ranked), low=quantile(ranked, 0.05), high=quantile(ranked, 0.95))
+        if (clock.high - clock.low) / clock.value > _STEADY:
+            raise HostFailed(
+                f"measuring is hopeless: the core's clock went from {clock.low:.2f} to {clock.high:.2f} GHz meanwhile",
+                hint="stop what else runs on this host, or choose another --cpu",
+            )
+        return clock
+
     @property
     def disturbed(self) -> float:
         """The share of runs that were thrown away."""
@@ -186,7 +206,16 @@ def measure(*, cpu: int | None, quick: bool) -> Samples:
     arena = _arena_mib(_available_mib(), quick=quick)
     program = PROGRAM.obtain()
     chosen = _idlest(allowed) if cpu is None else cpu
-    return parse(run([program, str(chosen), str(arena), *(["quick"] if quick else [])], timeout_s=TIMEOUT_S))
+    words = [str(chosen), str(_partner(chosen, topology.host_cpus(allowed))), str(arena)]
+    return parse(run([program, *words, *(["quick"] if quick else [])], timeout_s=TIMEOUT_S))
+
+
+def _partner(cpu: int, known: Sequence[HostCpu]) -> int:
+    """A CPU of another core, if possible near a CPU; -1 if there is none."""
+    own = next((one for one in known if one.cpu == cpu), None)
+    others = [one for one in known if own is not None and one.core != own.core]
+    near = [one for one in others if own is not None and (one.socket, one.node) == (own.socket, own.node)]
+    return next((one.cpu for one in near or others), -1)
 
 
 def require_architecture(architecture: str) -> None:

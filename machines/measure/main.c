@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Microbenchmarks of one CPU, without privileges and without a PMU:  measure CPU ARENA_MIB [quick]
+ * Microbenchmarks of one CPU, without privileges and without a PMU:  measure CPU PARTNER ARENA_MIB [quick]
+ *
+ * PARTNER is a CPU of another core, or -1.
  *
  * Everything is measured in several rounds, seconds apart: a neighbour that keeps the other thread of the core busy
  * does not do so in all of them. The output is JSON, one object a line: the samples of each benchmark,
@@ -34,11 +36,11 @@ int main(int argc, char **argv)
 {
 	uint64_t arena;
 
-	if (argc < 3 || argc > 4)
-		errx(2, "usage: measure CPU ARENA_MIB [quick]");
+	if (argc < 4 || argc > 5)
+		errx(2, "usage: measure CPU PARTNER ARENA_MIB [quick]");
 	pin(atoi(argv[1]));
-	arena = strtoull(argv[2], NULL, 10) * MIB;
-	quick = argc == 4 && !strcmp(argv[3], "quick");
+	arena = strtoull(argv[3], NULL, 10) * MIB;
+	quick = argc == 5 && !strcmp(argv[4], "quick");
 	printf("{\"t\": \"header\", \"schema\": 1}\n");
 	prepare_mix();
 	prepare_memory(arena);
@@ -50,6 +52,7 @@ int main(int argc, char **argv)
 		measure_kernel();
 		measure_memory();
 		measure_strings();
+		measure_moves(atoi(argv[2]));
 	}
 	printf("{\"t\": \"end\"}\n");
 	return 0;

@@ -24,4 +24,7 @@ void measure_memory(void);
 void measure_strings(void);
 void measure_kernel(void);
 
+/* partner: a CPU of another core; negative if there is none. */
+void measure_moves(int partner);
+
 #endif

@@ -15,6 +15,7 @@ from lab.guests import calibration, hardware, native, reach
 from lab.guests.calibration import Measurement
 from lab.guests.hardware import Host, Machine
 from lab.guests.native import Samples
+from lab.guests.topology import HostCpu
 
 RECORDED = Path(__file__).with_name("native")
 HOST = Host(architecture="x86_64", cpu="AMD EPYC", kernel="6.18.0", guest=True)
@@ -80,6 +81,28 @@ def test_hosts_of_one_kind_give_the_same_machine(samples: bytes, walk: int) -> N
     assert machine.measured["lock_add_cycles"].value == pytest.approx(5.5, abs=0.2)
     assert machine.measured["syscall_ns"].value == pytest.approx(98, abs=2)
     assert all(reading.low <= reading.value <= reading.high for reading in machine.measured.values())
+
+
+def test_the_move_of_a_line_is_that_of_this_host_or_of_the_base_machine() -> None:
+    base = hardware.load("zen4")
+    assert base.coherence
+    (line,) = [one for one in map(json.loads, _recorded("clean").splitlines()) if one.get("name") == "syscall"][:1]
+    added = json.dumps(line | {"name": "move"}).encode()
+    output = _recorded("clean").replace(b'{"t": "end"}', added + b'\n{"t": "end"}')
+    found = _fit(output).machine.coherence
+    assert found and found.move.cycles == pytest.approx(native.parse(output).one("move").value, abs=1e-3)
+    assert found.move.range[0] < found.move.cycles < found.move.range[1]
+    other = _fit(_recorded("clean")).machine.coherence
+    assert other and other.move.cycles == base.coherence.move.cycles
+    assert other.move.source.startswith("from zen4: ")
+
+
+def test_the_partner_is_of_another_core_of_the_same_socket() -> None:
+    known = [HostCpu(cpu=cpu, core=cpu // 2, socket=cpu // 4) for cpu in range(8)]
+    assert native._partner(0, known) == 2
+    assert native._partner(6, known) == 4
+    assert native._partner(0, known[:2] + known[6:]) == 6
+    assert native._partner(0, known[:2]) == native._partner(0, []) == -1
 
 
 def test_without_huge_pages_it_says_so_and_takes_the_base_machines() -> None:
