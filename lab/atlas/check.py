@@ -122,5 +122,5 @@ def lines(found: Sequence[Checked]) -> Iterator[str]:
 def _shown(cell: Cell | Hole) -> str:
     if isinstance(cell, str):
         return cell
-    both = [" ".join(map(str, values)) for values in (cell.cycles, cell.instructions) if values]
+    both = [" ".join(map(str, values)) for values in (cell.cycles, cell.instructions, cell.nanoseconds) if values]
     return "; ".join(both)

@@ -287,8 +287,13 @@ def cell_of(series: Series, arm: Arm, case: Case) -> Cell | Hole:
     """The numbers of a case, or the reason why it has none."""
     if (failure := series.failure(arm.name, case)) is not None:
         return _reason(failure)
-    cycles, instructions = metrics_of(series.bench.workload)
     found = series.runs_of(arm.name, case)
+    cycles, instructions = metrics_of(series.bench.workload)
+    if series.bench.instrument is None:
+        if series.bench.workload.primary.unit != "ns":
+            return f"no number: {cycles} is no time in ns, and no cost model runs"
+        times = tuple(round(run.metrics(case.name).get(cycles, math.nan), DIGITS) for run in found.values())
+        return Cell((), (), nanoseconds=times) if all(map(math.isfinite, times)) else f"no number: no {cycles}"
     costs_of = [run.costs.get(case.name, {}) for run in found.values()]
     counted = tuple(round(values.get(instructions, math.nan), DIGITS) for values in costs_of)
     if not all(map(math.isfinite, counted)):
@@ -299,7 +304,9 @@ def cell_of(series: Series, arm: Arm, case: Case) -> Cell | Hole:
 
 
 def metrics_of(workload: Workload) -> tuple[str, str]:
-    """The metrics that decide by cycles and by instructions."""
+    """The metrics that decide by cycles and by instructions; without a model, the workload's own, and none."""
+    if workload.model == "none":
+        return workload.primary.name, ""
     cycles = costs.metrics_of(workload.measures, workload.center)[0].name
     return cycles, costs.metrics_of(workload.measures, workload.center, "instructions")[0].name
 
@@ -316,6 +323,8 @@ def _string_starts(series: Series, events: dict[str, float] | None) -> float:
 def _profiles(series: Series, arm: Arm, work: Work) -> Iterator[tuple[str, list[FunctionCost]]]:
     """The functions of each case by the first seed, up to the end of its guest."""
     workload = series.bench.workload
+    if series.bench.instrument is None:
+        return
     root = guest_image.obtain(work.progress, packages=workload.packages, guests=arm.kernel.architecture)[1] / "root"
     alive = [case for case in series.cases if series.failure(arm.name, case) is None]
     for together in workload.by_guest(alive):

@@ -6,7 +6,7 @@ import shlex
 
 import msgspec
 
-from lab.atlas.data import Atlas, Bisected, CaseInfo, Column
+from lab.atlas.data import Atlas, Basis, Bisected, CaseInfo, Column
 from lab.bisection import packages, request, search, session
 from lab.bisection.answer import Culprit
 from lab.bisection.commit_range import Candidate
@@ -15,7 +15,6 @@ from lab.bisection.request import BisectRequest
 from lab.compare import result_folders
 from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
-from lab.guests.costs import Basis
 from lab.kernels import trees
 from lab.stats.verdict import percent
 
@@ -38,7 +37,7 @@ def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work)
     Kernels are built with the lab's own configuration, so the step has to show again between the ends. Sources of
     packages have no history: the search is among their hunks.
     """
-    metric = None if basis == "cycles" else basis  # cycles decide by themselves
+    metric = basis if basis == "instructions" else None  # the others decide by themselves
     wanted = BisectRequest(workload=case.name, metric=metric, mode="exact")
     if all(one.spec.startswith("src:") for one in (base, test)):
         between = f"{base.spec} to {test.spec}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -19,8 +19,12 @@ from lab.atlas.plan import Known, version_of
 from lab.core import paths, records
 from lab.core.errors import GuestFailure, UserError, suggestion
 from lab.core.records import Record
-from lab.guests.costs import BASES, Basis
 from lab.kernels import architecture, compilers
+
+Basis = Literal["cycles", "instructions", "nanoseconds"]
+"""The unit of a cost; nanoseconds of guest time, if the workload runs without a model."""
+
+BASES: tuple[Basis, ...] = get_args(Basis)
 
 Hole = str
 """The reason why a cell has no numbers."""
@@ -34,16 +38,19 @@ _LASTING = {"no number", *(kind.value for kind in GuestFailure if kind.blames !=
 class Cell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The cost of one operation, by seed from 1: modelled cycles, instructions, and the starts of strings in cycles.
 
-    cycles: none if guests are not modelled. strings: left out if none begins.
+    cycles: none if guests are not modelled. strings: left out if none begins. nanoseconds: in place of all these, the
+    number that decides a workload without a model.
     """
 
     cycles: tuple[float, ...]
     instructions: tuple[float, ...]
     strings: tuple[float, ...] = ()
+    nanoseconds: tuple[float, ...] = ()
 
     def values(self, basis: Basis) -> tuple[float, ...]:
         """The costs by seed."""
-        return self.cycles if basis == "cycles" else self.instructions
+        found: tuple[float, ...] = getattr(self, basis)
+        return found
 
     def mean(self, basis: Basis) -> float | None:
         """The mean over the seeds."""
@@ -125,7 +132,7 @@ class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
 class CaseInfo(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A case. selection: of its guests, as `-w` takes it. code: of the operation. profile: of the newest kernel.
 
-    metrics: the names of the counts in cycles and in instructions.
+    metrics: the names of the counts in cycles, or in nanoseconds, and in instructions.
     """
 
     name: str
@@ -153,6 +160,10 @@ class CaseInfo(Record, frozen=True, kw_only=True, omit_defaults=True):
         """Its name without the workload, but with its number of vCPUs: `fstat@4`."""
         case = self.name.partition(":")[2]
         return f"{case}@{self.vcpus}" if self.vcpus else case
+
+    def metric(self, basis: Basis) -> str:
+        """The name of a count."""
+        return self.metrics[basis == "instructions"]
 
 
 class Explained(Record, frozen=True, kw_only=True):
@@ -222,9 +233,10 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def bases(self) -> tuple[Basis, ...]:
-        """The bases that its costs have: cycles first, if guests of its version are modelled."""
+        """The bases that its costs have, the deciding one first: cycles, if guests of its version are modelled."""
         cells = [cell for row in self.cells.values() for cell in row if isinstance(cell, Cell)]
-        return BASES if any(cell.cycles for cell in cells) or not cells else ("instructions",)
+        found = tuple(basis for basis in BASES if any(cell.values(basis) for cell in cells))
+        return found or ("cycles", "instructions")
 
     @property
     def groups(self) -> dict[str, list[CaseInfo]]:

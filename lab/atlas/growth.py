@@ -191,7 +191,7 @@ class Queue:
             and sheet.fingerprint == self.here(text, sheet.machine)
             and sheet.cells.keys() == set(takeover.cases_of(text))
             and all(
-                len(cell.instructions) == self.place.plan.seeds
+                len(cell.instructions or cell.nanoseconds) == self.place.plan.seeds
                 for cell in sheet.cells.values()
                 if isinstance(cell, Cell)
             )

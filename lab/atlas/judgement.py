@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab.atlas.data import Atlas, Bisected, CaseInfo, Cell, Column, Explained
+from lab.atlas.data import Atlas, Basis, Bisected, CaseInfo, Cell, Column, Explained
 from lab.atlas.plan import Known
-from lab.guests.costs import Basis
 from lab.stats import evidence, multiple, verdict
 from lab.stats.defaults import ALPHA
 from lab.stats.verdict import Comparison, Outcome, percent
@@ -25,7 +24,7 @@ from lab.stats.verdict import Comparison, Outcome, percent
 LEAST_SPAN = 3
 """Columns from which on a slow change is a creep and not a step."""
 
-_UNITS: dict[Basis, str] = {"cycles": "modelled cycles/op", "instructions": "instructions/op"}
+_UNITS: dict[Basis, str] = {"cycles": "modelled cycles/op", "instructions": "instructions/op", "nanoseconds": "ns"}
 
 
 class Band(NamedTuple):
@@ -160,7 +159,7 @@ class Judgement:
         if len(logs) < 2:
             return None
         found = self._judged(case, base, test, basis, logs)
-        if basis == "instructions":
+        if basis != "cycles":
             return found
         # A vCPU that waits executes more of them, or fewer: of vCPUs that contend they contradict nothing.
         if not case.vcpus and (count := self.compare(case, base, test, "instructions")) is not None:
@@ -193,7 +192,7 @@ class Judgement:
         old, new = (self.cell(case, column) for column in (base, test))
         assert isinstance(old, Cell) and isinstance(new, Cell)  # noqa: S101
         return Comparison(
-            name=case.metrics[0 if basis == "cycles" else 1],
+            name=case.metric(basis),
             unit=_UNITS[basis],
             better="lower",
             primary=True,
@@ -291,7 +290,7 @@ class Judgement:
 
 
 def _values(cell: Cell, basis: Basis, strings: bool) -> tuple[float, ...]:
-    if strings or basis == "instructions" or not cell.strings:
+    if strings or basis != "cycles" or not cell.strings:
         return cell.values(basis)
     return tuple(cost - start for cost, start in zip(cell.cycles, cell.strings, strict=True))
 

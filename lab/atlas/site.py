@@ -21,11 +21,10 @@ from markupsafe import Markup
 from msgspec.structs import replace
 
 from lab.atlas import data, text
-from lab.atlas.data import Atlas, CaseInfo, Cell, Column
+from lab.atlas.data import Atlas, Basis, CaseInfo, Cell, Column
 from lab.atlas.judgement import Change, Judgement
 from lab.core import paths, records
 from lab.core.text import number, visible_lines, visible_record
-from lab.guests.costs import Basis
 from lab.kernels import architecture
 from lab.report import plots, templates
 from lab.report.plots import Series

@@ -14,7 +14,6 @@ from lab.atlas.judgement import Change, Judgement
 from lab.core import records
 from lab.core.text import columns, number, plural, visible, visible_lines, wrapped
 from lab.guests import model_version
-from lab.guests.costs import BASES
 from lab.report.matrix_text import SIGNS, STYLES
 from lab.stats.verdict import Outcome, percent
 
@@ -147,7 +146,7 @@ def pair(judged: Judgement, base: Column, test: Column, width: int) -> Group:
     lines = [Text(f"{base.version} ({base.series}) to {test.version} ({test.series})", "bold"), Text(about(atlas))]
     lines += [Text(f"note: {line}", "yellow") for line in remarks(base, test)]
     lines.append(Text(""))
-    rows = [["group", "case", f"{basis} before", "after", "change", "instructions", ""]]
+    rows = [["group", "case", f"{basis} before", "after", "change", "instructions" if others else "", ""]]
     for change in changed:
         other = others.get(change.case.name)
         old, new = (number(_mean(judged, change, column)) for column in (base, test))
@@ -202,7 +201,7 @@ def case_document(judged: Judgement, info: CaseInfo) -> dict[str, Any]:
         cell = judged.cell(info, column)
         numbers: dict[str, Any] = {"hole": cell}
         if isinstance(cell, Cell):
-            numbers = {basis: list(cell.values(basis)) for basis in BASES}
+            numbers = {basis: list(cell.values(basis)) for basis in judged.atlas.bases}
         cells.append({"kernel": column.id, "series": column.series, "date": column.date, **numbers})
     return {
         "schema": "lab.atlas.case/1",

@@ -20,7 +20,7 @@ from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.kernels.kernel import KernelSpec
 
 from ..fakes import capabilities
-from ..fakes.guest import Broken, FakeInstrument, Unsupported
+from ..fakes.guest import WORKLOAD, Broken, FakeInstrument, Unsupported, write_workload
 from ..fakes.work import quiet
 from ..fuzz.damages import FILES
 from .conftest import Setup
@@ -39,6 +39,19 @@ def test_every_cell_has_its_numbers_by_seed(setup: Setup) -> None:
     assert cell == Cell(tuple(round(1e6 / (100.0 + seed) ** 0.5, 3) for seed in (1, 2, 3)), (1000.0,) * 3)
     assert [column.id for column in atlas.columns] == ["a", "b"] and atlas.cases[0].metrics[0] == "cycles_per_op"
     assert atlas.cases[0].profile[0].name == "do_it"
+
+
+def test_without_a_model_the_time_of_the_workload_decides(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, place, found = setup()
+    monkeypatch.setattr("lab.compare.prepare.load_instrument", lambda machine, model: None)
+    write_workload(tmp_path / "mine", WORKLOAD)
+    assert str(measured(place, found[:1]).cells["mine:small"][0]).startswith("no number: throughput is no time")
+    write_workload(tmp_path / "mine", WORKLOAD.replace('unit = "op/s"', 'unit = "ns"'))
+    atlas = measured(place, found[1:])
+    assert atlas.cells["mine:small"][0] == Cell((), (), nanoseconds=(101.0, 102.0, 103.0))
+    assert atlas.bases == ("nanoseconds",) and atlas.cases[0].metrics == ("throughput", "")
 
 
 def test_other_guests_are_measured_anew_and_old_numbers_are_holes_until_then(

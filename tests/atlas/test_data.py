@@ -70,6 +70,14 @@ def test_costs_have_the_bases_of_the_cells(atlas: Atlas) -> None:
     }
     assert atlas.bases == ("cycles", "instructions")
     assert msgspec.structs.replace(atlas, cells=counted).bases == ("instructions",)
+    timed = {
+        name: tuple(Cell((), (), nanoseconds=cell.cycles) if isinstance(cell, Cell) else cell for cell in row)
+        for name, row in atlas.cells.items()
+    }
+    late = msgspec.structs.replace(atlas, cells=timed)
+    assert late.bases == ("nanoseconds",)
+    steps = [(change.case.name, change.test.id) for change in Judgement(atlas).steps("cycles")]
+    assert steps and [(one.case.name, one.test.id) for one in Judgement(late).steps("nanoseconds")] == steps
 
 
 def test_a_file_that_is_no_atlas_is_named(tmp_path: Path, atlas: Atlas) -> None:
