@@ -277,7 +277,7 @@ class Site:
 
     def why(self, change: Change) -> str:
         """The functions that make most of a change, or a note that none is known."""
-        return self.judged.why(change) or text.NO_FUNCTIONS
+        return self.judged.why(change) or text.no_functions(change)
 
     def compare_command(self, change: Change) -> str:
         """The command that compares both kernels of a change."""

@@ -19,7 +19,8 @@ from lab.stats.verdict import Outcome, percent
 
 _RIGHT = (3, 4, 5, 6)
 
-NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
+_NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
+_NO_PROFILES = "functions not known: without a cost model there are no profiles"
 """For a step from or to a column of another atlas that did not have it."""
 
 
@@ -90,7 +91,7 @@ def _told(judged: Judgement, change: Change, width: int) -> list[Text]:
     """A step or a creep in a few lines."""
     style = STYLES.get(str(change.comparison.verdict), "")
     lines = [Text(sentence(change), style)]
-    unknown = [] if judged.explained(change) else [NO_FUNCTIONS]
+    unknown = [] if judged.explained(change) else [no_functions(change)]
     lines += [Text(wrapped(f"  {line}", 4, width)) for line in (*unknown, *reasons(judged, change))]
     return lines
 
@@ -100,6 +101,11 @@ def sentence(change: Change) -> str:
     kind = "creep" if change.creep else "step"
     ratio = percent(change.comparison.ratio)
     return f"{kind} {change.dated}: {ratio} {change.basis}, {change.word}; {change.comparison.reason}"
+
+
+def no_functions(change: Change) -> str:
+    """The reason why no function of a change is known."""
+    return _NO_PROFILES if change.basis == "nanoseconds" else _NO_FUNCTIONS
 
 
 def reasons(judged: Judgement, change: Change) -> list[str]:
@@ -115,7 +121,7 @@ def reasons(judged: Judgement, change: Change) -> list[str]:
 def about(atlas: Atlas) -> str:
     """The origin of an atlas's numbers, in a line."""
     made = "SYNTHETIC, made up for tests; " if atlas.synthetic else ""
-    model = atlas.environment.get("model", "")
+    model = atlas.environment.get("model", "").removeprefix("none")
     return (
         f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
         f"measured {atlas.measured[:10]}, "

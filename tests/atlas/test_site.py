@@ -105,7 +105,7 @@ def test_a_step_without_functions_says_so_on_both_pages_that_name_them(tmp_path:
     for folder, one, is_said in (("known", atlas, False), ("unknown", replace(atlas, explained=()), True)):
         site.write([one], tmp_path / folder)
         for page in ("index.html", "case/syscalls-case-1.html"):
-            assert (text.NO_FUNCTIONS in (tmp_path / folder / page).read_text()) is is_said
+            assert (text._NO_FUNCTIONS in (tmp_path / folder / page).read_text()) is is_said
 
 
 def test_words_of_others_are_text_and_nothing_else(tmp_path: Path) -> None:

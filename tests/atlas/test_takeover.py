@@ -96,7 +96,7 @@ def test_steps_keep_their_functions_and_one_to_a_new_kernel_says_that_it_has_non
     assert judged.explained(steps["b", "c"]) is None
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(text.case(judged, made.cases[0], 120))
-    assert console.export_text().count(text.NO_FUNCTIONS) == 1
+    assert console.export_text().count(text._NO_FUNCTIONS) == 1
 
 
 @pytest.mark.parametrize("series", ["mine", "older"])
