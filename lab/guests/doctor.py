@@ -15,7 +15,7 @@ import msgspec
 
 from lab.core import ansible, paths, process, records
 from lab.core.ansible import PlaybookFailed
-from lab.core.errors import HostFailed, LabError
+from lab.core.errors import DiskFull, HostFailed, LabError
 from lab.core.process import run_text
 from lab.core.progress import Progress
 from lab.core.records import Record
@@ -208,6 +208,8 @@ def _live_mode(command: str) -> Finding:
             error.message,
             "use exact mode, the default; a hypervisor that does not nest cannot be mended from inside",
         )
+    except DiskFull as error:
+        return _limited(name, f"cannot be tried: {error.message}", error.hint)
     return _ok(name, "a kernel boots under KVM" + (f", with -cpu {cpu}" if cpu != "host" else ""))
 
 

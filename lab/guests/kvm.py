@@ -214,8 +214,10 @@ def _boot(qemu: str, kernel: Path, accel: Sequence[str], total_s: float, silence
         ]
         ended = run.boot(argv, folder=folder, timeout_s=total_s, silence_s=silence_s)
         console = ended.console_text
-    came_up = any(message in console for message in _CAME_UP)
-    return None if came_up else _failure(ended, console), ended.wall_s
+        if any(message in console for message in _CAME_UP):
+            return None, ended.wall_s
+        paths.require_space(folder, run.DISK_NEEDED, "a guest")  # a full disk says nothing about KVM, and is not kept
+    return _failure(ended, console), ended.wall_s
 
 
 def _failure(ended: run.GuestExit, console: str) -> str:

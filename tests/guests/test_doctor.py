@@ -8,14 +8,18 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import click
 import pytest
 
 from lab.cli import main
 from lab.core import ansible
-from lab.guests import backports, doctor, exact
+from lab.core.errors import DiskFull, HostFailed
+from lab.guests import backports, doctor, exact, kvm
 from lab.kernels import architecture
+
+from ..fakes.guest import QEMU
 
 DPKG_QUERY = "#!/bin/sh\ncat <<END\n{}\nEND\n"
 
@@ -147,3 +151,18 @@ def test_a_qemu_that_cannot_end_turns_limits_contention(monkeypatch: pytest.Monk
     assert found.remedy and found.remedy.startswith("run `lab doctor --install`, which unpacks that of trixie-")
     monkeypatch.setattr(exact, "missing_for_contention", lambda *_: [])
     assert doctor._contention("true").state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(DiskFull("0 MiB free"), "cannot be tried: 0 MiB free"), (kvm.Refusal("no"), "no")]
+)
+def test_what_keeps_kvm_from_a_try_is_no_answer_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: HostFailed, said: str
+) -> None:
+    (tmp_path / "kvm").touch()
+    monkeypatch.setattr(kvm, "DEVICE", tmp_path / "kvm")
+    monkeypatch.setattr(kvm, "kernels_to_try", lambda: iter([tmp_path]))
+    monkeypatch.setattr(exact, "find_qemu", lambda *_: QEMU)
+    monkeypatch.setattr(kvm, "require", Mock(side_effect=error))
+    found = doctor._live_mode("qemu")
+    assert (found.state, found.text) == ("limited", said)

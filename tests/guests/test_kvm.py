@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lab.core import paths
+from lab.core.errors import DiskFull
 from lab.core.progress import Progress
 from lab.guests import exact, kvm, run
 from lab.guests.exact import Qemu
@@ -127,6 +129,13 @@ def test_a_kernel_that_boots_nowhere_says_nothing_about_kvm(monkeypatch: pytest.
     assert qemus.booted == [*(("broken", model) for model in [*hosts, "max"]), ("good", "host")]
     _, reason = kvm.probe_kvm("qemu", [Path("broken")])
     assert reason == "no kernel comes up, without KVM neither (1 tried)"
+
+
+def test_a_full_disk_says_nothing_about_kvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    Qemus(monkeypatch)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=0))
+    with pytest.raises(DiskFull, match="0 MiB free, a guest needs 64 MiB"):
+        kvm.probe_kvm("qemu", [Path("good")])
 
 
 def test_a_kernel_that_boots_without_kvm_alone_ends_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
