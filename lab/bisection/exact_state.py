@@ -32,7 +32,7 @@ from lab.stats.verdict import Comparison, Metric, Outcome, percent
 from lab.stats.whole import Whole
 
 PANICS = (GuestFailure.PANIC, GuestFailure.OOPS)
-CHOOSE = "choose what decides: --metric instructions, or --metric cycles"
+CHOOSE = "choose the metric that decides: --metric instructions, or --metric cycles"
 MITIGATE = "search with mitigations=off"
 _PANICKED = 1_000_000
 """The level of kernels that panic, in a search for the first one that does."""

@@ -193,7 +193,7 @@ def _plan_of_split(
 ) -> tuple[BisectPlan, History]:
     """A search among files or hunks needs no history: the ends may be of different trees."""
     if request.series or request.options or request.first_parent or request.paths:
-        raise UserError(f"--by {by} splits what differs between two ends: no series, no options, no paths")
+        raise UserError(f"--by {by} splits the differences between two ends: no series, no options, no paths")
     if request.mode == "live" or request.panics == "bad":
         raise UserError(f"--by {by} needs exact mode, and numbers of both ends", hint="leave the other option out")
     made = plan_for(request, *request.ends(), command, progress)
@@ -225,7 +225,8 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
 def _require_older(first: str | None, last: str | None, why: str) -> None:
     if last is not None or first is None:
         raise UserError(
-            f"{why}, and what that leads to is the newer one", hint="give --good SPEC or --old SPEC, and no other end"
+            f"{why}, and the kernel that it leads to is the newer one",
+            hint="give --good SPEC or --old SPEC, and no other end",
         )
 
 

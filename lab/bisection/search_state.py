@@ -178,6 +178,6 @@ class SearchState(ABC):
         """The reason why a search for a change for the worse names no commit when the new end is better."""
         old, new = self.plan.terms
         return (
-            f"the {new} end is better than the {old} one ({percent(ratio)}); to find what improved it, call the ends "
+            f"the {new} end is better than the {old} one ({percent(ratio)}); to find the improvement, call the ends "
             "--old and --new"
         )

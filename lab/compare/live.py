@@ -240,7 +240,7 @@ def _announce(plan: LivePlan, setups: Sequence[GuestSetup], facts: Sequence[host
     )
     noisy = [f"{fact.name} {fact.value}" for fact in facts if fact.state == "limited"]
     if noisy:
-        progress.log(f"this host adds noise: {', '.join(noisy)}; `lab doctor` says what to do about it")
+        progress.log(f"this host adds noise: {', '.join(noisy)}; `lab doctor` names the remedies")
 
 
 def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:

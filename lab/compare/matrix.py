@@ -292,5 +292,5 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     )
     if budget_s is not None and seconds * estimates.crowding(work) / work.jobs > budget_s:
         work.progress.log(
-            f"the budget of {budget_s:.0f} s may not be enough for all; what is measured then is judged and kept"
+            f"the budget of {budget_s:.0f} s may not be enough for all; the lab judges the runs that end by then"
         )

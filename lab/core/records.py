@@ -78,7 +78,7 @@ def is_changed(path: Path) -> bool:
 def require_unchanged(path: Path) -> None:
     """Raise `HostFailed` for a file that has changed since it was sealed; a file without a seal counts as sound."""
     if is_changed(path):
-        raise HostFailed(f"{path} is not what was written", hint="the disk or a program changed it; measure again")
+        raise HostFailed(f"{path} changed since it was written", hint="by the disk or a program; measure again")
 
 
 def is_sealed(path: Path) -> bool:
@@ -162,7 +162,7 @@ def unsealed(content: bytes) -> bytes:
     for document in (b"{" + rest, rest.removeprefix(_VALUE).removesuffix(b"}")):
         if hashlib.sha256(document).hexdigest().encode() == found[1]:
             return document
-    raise ValueError("it is not what was written (its seal does not match)")
+    raise ValueError("it changed since it was written (its seal does not match)")
 
 
 def decode(content: bytes, kind: type[T]) -> T:

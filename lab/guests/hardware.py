@@ -345,7 +345,7 @@ def read(path: Path) -> Machine:
         move = machine.coherence.move
         _check_range(file, move.cycles, move.low, move.high, "coherence", "move")
     if machine.host and machine.host.architecture != machine.architecture:
-        message = f"measured on {machine.host.architecture}; what is modelled is {machine.architecture}"
+        message = f"measured on {machine.host.architecture}, and the model is of {machine.architecture}"
         raise file.error(message, "host", "architecture")
     return machine
 

@@ -317,7 +317,7 @@ def _load(root: Path) -> HostFact:
     value = "unknown" if average is None else f"{average:.2f}"
     if average is not None and average <= BUSY_LOAD:
         return _ok("load", value, f"{value} over the last minute")
-    return _limited("load", value, f"{value} over the last minute: others are at work here", "stop what else runs")
+    return _limited("load", value, f"{value} over the last minute: others are at work here", "stop other programs")
 
 
 def _throttling(root: Path, cpus: Sequence[int]) -> HostFact:

@@ -101,7 +101,7 @@ def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) 
         why = "" if error.name == error.needed_by else f" ({error.needed_by} does)"
         raise UserError(
             f"workload {workload.name} needs {error.name}{why}, which the guest image {record.name} does not have",
-            hint=f"what is in the image: {folder / 'root'}",
+            hint=f"the image's files are in {folder / 'root'}",
         ) from error
 
 

@@ -158,13 +158,13 @@ class Samples:
         if len(ranked) < 20 or len(self.shared) > len(self.series) / 2:
             raise HostFailed(
                 "measuring is hopeless: nearly every run was disturbed",
-                hint="stop what else runs, or choose another --cpu",
+                hint="stop other programs, or choose another --cpu",
             )
         clock = Reading(value=statistics.median(ranked), low=quantile(ranked, 0.05), high=quantile(ranked, 0.95))
         if (clock.high - clock.low) / clock.value > _STEADY:
             raise HostFailed(
                 f"measuring is hopeless: the core's clock went from {clock.low:.2f} to {clock.high:.2f} GHz meanwhile",
-                hint="stop what else runs on this host, or choose another --cpu",
+                hint="stop other programs on this host, or choose another --cpu",
             )
         return clock
 

@@ -377,7 +377,7 @@ def _panicked(why: str, console: str, log: Path) -> GuestFailed:
         return GuestFailed(
             GuestFailure.PANIC,
             f"the guest's kernel panicked, because it found no init that it can run: {why}",
-            hint="does it have what the guest image needs (CONFIG_BLK_DEV_INITRD, CONFIG_BINFMT_ELF; see "
+            hint="does it have the options that the guest image needs (CONFIG_BLK_DEV_INITRD, CONFIG_BINFMT_ELF; see "
             "kernels/fragments/guest.config)? Add it with %CONFIG_...=y",
             log=log,
         )
@@ -398,7 +398,7 @@ def _incomplete(report: GuestReport, console: str, log: Path) -> GuestFailed:
         message = f"the guest ended in the middle of its report (at {last})"
     elif console.strip():
         message = "the kernel booted, but its init never reported"
-        hint = "it needs what kernels/fragments/guest.config lists, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS"
+        hint = "it needs the options of kernels/fragments/guest.config, such as BLK_DEV_INITRD, BINFMT_ELF, DEVTMPFS"
     else:
         message = "the guest's kernel reset the machine, or switched it off, before it printed anything"
         hint = (

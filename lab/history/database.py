@@ -54,7 +54,7 @@ def opened(chosen: str | None = None) -> Iterator[Database]:
     """A database by its file, or the configured one; its tables are made first if they are missing or old."""
     path = choose(chosen)
     if path == _own_file() and _is_changed(path):
-        raise HostFailed(f"the history's database {path} is not what the lab wrote last", hint=_REBUILD)
+        raise HostFailed(f"the history's database {path} changed since the lab last wrote it", hint=_REBUILD)
     base = Database(path)
     try:
         with base.reading() as connection:
@@ -84,7 +84,7 @@ def anew(chosen: str | None, progress: Progress) -> Iterator[Database]:
 def _damage(path: Path) -> str:
     """The damage of a SQLite file; empty if there is none, or if another program holds it."""
     if _is_changed(path):
-        return "it is not what the lab wrote last"
+        return "it changed since the lab last wrote it"
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_TIMEOUT_S)) as connection:
             found = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])

@@ -106,7 +106,7 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
         image = next(images(self.fetch()))
         if config := next(image.parent.glob("config*"), None):
             shutil.copyfile(config, folder / CONFIG)
-        yield f"Debian's package {self.package}, version {self.version}, not changed; the vmlinux is what is packed in"
+        yield f"Debian's package {self.package}, version {self.version}, not changed; the vmlinux is unpacked from"
         yield f"its vmlinuz. Binary and source: {_snapshot(self.package)}"
 
 

@@ -198,7 +198,7 @@ def extract_vmlinux(path: Path) -> Buffer:
     except UNPACK_ERRORS as error:
         raise UserError(f"{path}: the kernel inside cannot be unpacked: {error}") from error
     if kernel[:4] != b"\x7fELF":
-        raise UserError(f"{path}: what is packed inside is not an ELF kernel")
+        raise UserError(f"{path}: it holds no ELF kernel")
     return kernel
 
 

@@ -68,7 +68,7 @@ def find(key: str) -> Build | None:
         return None
     damaged = [name for name, digest in build.files.items() if not _is_whole(path.with_name(name), digest)]
     if damaged:
-        logger.warning("%s is not what was built", path.with_name(damaged[0]))
+        logger.warning("%s changed since it was built", path.with_name(damaged[0]))
     return None if damaged else build
 
 

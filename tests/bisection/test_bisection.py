@@ -290,7 +290,7 @@ def test_ends_of_which_cycles_and_instructions_disagree_are_not_searched(modelle
     modelled.guests.counts = fewer
     commits = line(modelled.tree, [100.0] * 8 + [60.0] * 8)
     answer = modelled.search(commits[0], commits[-1])
-    choose = "choose what decides: --metric instructions, or --metric cycles"
+    choose = "choose the metric that decides: --metric instructions, or --metric cycles"
     assert (answer.outcome, answer.reason) == ("undecided", f"the ends disagree: {DISPUTED}; {choose}")
     assert not answer.changes and {commit for commit, _ in modelled.guests.calls} == {commits[0], commits[-1]}
     assert f"nothing is searched: {DISPUTED}; {choose}" in modelled.said

@@ -71,7 +71,7 @@ def test_costs_that_changed_are_not_explained(guest: Any, tmp_path: Path) -> Non
     (tmp_path / COSTS).write_text(costs(1, 2))
     records.seal(tmp_path / COSTS)
     (tmp_path / COSTS).write_text(costs(1, 1, 2))
-    with pytest.raises(HostFailed, match="is not what was written"):
+    with pytest.raises(HostFailed, match="changed since it was written"):
         profiles.of_guest(guest, tmp_path)
 
 

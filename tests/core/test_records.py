@@ -91,7 +91,7 @@ def test_a_file_that_changed_since_it_was_sealed_is_refused(
         path.write_bytes(content)
     assert (records.is_sealed(path), records.is_changed(path)) == (is_sealed, is_changed)
     if is_changed:
-        with pytest.raises(HostFailed, match="/file is not what was written"):
+        with pytest.raises(HostFailed, match="/file changed since it was written"):
             records.require_unchanged(path)
     else:
         records.require_unchanged(path)

@@ -167,7 +167,7 @@ def test_a_file_that_the_lab_did_not_write_is_put_aside() -> None:
     path = database._own_file()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE samples SET value = value + 1")
-    with pytest.raises(HostFailed, match="is not what the lab wrote last"), opened():
+    with pytest.raises(HostFailed, match="changed since the lab last wrote it"), opened():
         pass
     with database.anew(None, QUIET) as base:
         assert index.catch_up(base, QUIET) == 1

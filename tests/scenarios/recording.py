@@ -25,7 +25,7 @@ from lab.report import inputs
 TOP = Path(__file__).resolve().parents[2]
 FILE = TOP / "docs" / "_static" / "first.cast"
 PAGE = FILE.with_suffix(".html")
-COLUMNS, ROWS = 100, 30
+COLUMNS, ROWS = 100, 36
 COMMANDS = (
     "lab ab --base deb:trixie-backports/6.16 --test deb:trixie-backports/6.17"
     " -w syscalls:getppid,mprotect-private-4k,mprotect-private-64k,mprotect-private-1m,mprotect-private-4m",
