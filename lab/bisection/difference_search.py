@@ -143,7 +143,7 @@ class Search:
     def _repaired(self, mix: Mix, tiers_left: int, most: int, *, alone: bool) -> tuple[Mix, Result]:
         """A mix that builds: hunks that a failing build names are added, and if there are none, left out.
 
-        most: builds. alone: True if no hunks of other files are added, so that a build compiles these files alone.
+        most: builds. alone: True if hunks are added once, of the same files alone: these builds are short, and end.
         """
         left = tiers_left + delta.tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
@@ -152,7 +152,7 @@ class Search:
             if result.share is not None or not result.errors:
                 break
             said = suspects.complaint(result.errors)
-            more = suspects.additions(self.difference, mix, said)
+            more = suspects.additions(self.difference, mix, said) if not alone or len(seen) == 1 else []
             if alone:
                 paths = self.difference.paths(mix)
                 more = [one for one in more if self.difference.hunks[one].path in paths]

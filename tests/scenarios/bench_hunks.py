@@ -376,13 +376,13 @@ def _simulated(difference: Difference, *, named: bool) -> tuple[bool, int]:
 
 
 def _table(made: Sequence[Record]) -> Iterator[str]:
-    yield "| planted | sets | right | wrong | undecided | builds | minutes of builds and guests |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| planted | sets | right | wrong | undecided | mixes | minutes of mixes | minutes by the clock |"
+    yield "|---|---|---|---|---|---|---|---|"
     for kind in dict.fromkeys((*KINDS, "all")):
         rows = [one for one in made if kind in (one.kind, "all")]
         counts = [sum(one.verdict == word for one in rows) for word in ("right", "wrong", "undecided")]
-        builds, minutes = (_range([getattr(one, name) for one in rows]) for name in ("builds", "minutes"))
-        yield f"| {kind} | {len(rows)} | {' | '.join(map(str, counts))} | {builds} | {minutes} |"
+        costs = [_range([getattr(one, name) for one in rows]) for name in ("builds", "minutes", "clock_minutes")]
+        yield f"| {kind} | {len(rows)} | {' | '.join([*map(str, counts), *costs])} |"
 
 
 def _range(values: Sequence[float]) -> str:
