@@ -147,16 +147,17 @@ class Search:
         """
         left = tiers_left + delta.tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
-        seen = {mix}
+        seen, added = {mix}, False
         for _ in range(most):
             if result.share is not None or not result.errors:
                 break
             said = suspects.complaint(result.errors)
-            more = suspects.additions(self.difference, mix, said) if not alone or len(seen) == 1 else []
+            more = suspects.additions(self.difference, mix, said)
             if alone:
                 paths = self.difference.paths(mix)
-                more = [one for one in more if self.difference.hunks[one].path in paths]
+                more = [one for one in more if self.difference.hunks[one].path in paths and not added]
             following = mix | frozenset(more)
+            added = added or bool(more)
             if not more or following in seen:
                 following = mix - frozenset(suspects.omissions(self.difference, mix, said))
             if following in seen or not following:
