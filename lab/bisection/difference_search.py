@@ -25,12 +25,11 @@ def mix_name(mix: Mix) -> str:
     return f"mix-{records.digest(sorted(mix))[:10]}"
 
 
-MOST_FILES, ENOUGH = 64, 0.5
+MOST_FILES, ENOUGH = 64, 0.75
 """With more differing files, a mix that takes this part of the change back is enough: hardly anything more builds."""
 
-MOST_REPAIRS, MORE_REPAIRS = 8, 2
-"""Builds that are spent on one mix that does not build, and on one after a mix that took that part of the change back.
-"""
+MOST_REPAIRS, MORE_REPAIRS, HALF = 8, 2, 0.5
+"""Builds that are spent on one mix that does not build, and on one after a mix that took half of the change back."""
 
 MOST_BUILDS = 96
 """Builds after which a search gives up: its answer is the best mix by then."""
@@ -126,10 +125,10 @@ class Search:
         for number, tier in enumerate(tiers):
             last = number == len(tiers) - 1
             many = len(self.difference.by_path) > MOST_FILES
-            if many and ((best[1] > ENOUGH and number > len(inside)) or (last and best[0])):
+            if many and (best[1] > ENOUGH or (last and best[0])):
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
-            repairs = MORE_REPAIRS if best[1] > ENOUGH else MOST_REPAIRS
+            repairs = MORE_REPAIRS if best[1] > HALF else MOST_REPAIRS
             mix, result = self._repaired(wanted, len(tiers) - number, repairs, alone=number < len(inside))
             if result.share is None:
                 continue  # its files are set aside
