@@ -43,6 +43,7 @@ html_show_sphinx = False
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_extra_path = [str(EXTRA)]
 # Shell sessions in examples are not always whole programs.
 highlight_language = "text"

@@ -50,7 +50,7 @@ def case_table(workload: Workload) -> str:
     rows = [(f"`{case.name}`", case.group, case.note) for case in workload.cases]
     if not workload.groups:
         rows = [(name, note) for name, _, note in rows]
-    heading = ("case", "group", "") if workload.groups else ("case", "")
+    heading = ("case", "group", "meaning") if workload.groups else ("case", "meaning")
     lines = [heading, ["---"] * len(heading), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return f"**`{workload.name}`**\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
