@@ -92,6 +92,8 @@ class Search:
         self._best = mix
         try:
             mix = self._smallest(mix, share)
+            own = self._result(mix, 1, "the smallest set").share  # differs by the tolerance at most
+            share = share if own is None else own
             return Found(self._parts(mix, share), share)
         except _GivenUp:
             return Found([Part(self._best, share)], share, smallest=False)

@@ -113,6 +113,12 @@ def test_a_function_is_tried_without_the_rest_of_a_file_that_does_not_build() ->
     assert kernels.failed <= 3
 
 
+def test_the_share_is_that_of_the_hunks_that_are_named() -> None:
+    kernels = Kernels(difference(plain(30, 2)), {frozenset([8]): 0.96, frozenset([41]): 0.04})
+    found = kernels.search()
+    assert [(set(part.mix), part.share) for part in found.parts] == [({8}, 0.96)] and found.share == 0.96
+
+
 def test_the_largest_changes_of_the_kernel_are_named() -> None:
     changes = {
         ("kernel", "caller"): -90.0,
