@@ -339,26 +339,35 @@ def _boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
     kept = guest.snapshot()
     if kept is None:
         return _run(guest, running, None)
-    if state := kept.load():
-        for name, said in ((CONSOLE, state.console), (REPORT, state.report)):
-            with paths.writing(guest.folder / name):
-                (guest.folder / name).write_bytes(said)
-        with GoingOn(kept, guest.cases_text()) as going_on:
-            try:
-                return _run(guest, running, going_on)._replace(booted=False)
-            except GuestFailed:
-                if not going_on.is_refused:
-                    raise
-        kept.discard()
-        make_folder(guest)
-    with Keeping(kept, guest.folder) as keeping:
+    if (output := _go_on(guest, running, kept)) is not None:
+        return output
+    # On a busy host, QEMU does not quite go on where it stopped if several vCPUs run.
+    with Keeping(kept, guest.folder, ends=guest.bench.workload.contends) as keeping:
         try:
             return _run(guest, running, keeping)
         except GuestFailed:
-            if keeping.error is None:
+            if keeping.error is None and not keeping.has_ended:
                 raise
     make_folder(guest)
-    return _run(guest, running, None)
+    return (keeping.has_ended and _go_on(guest, running, kept)) or _run(guest, running, None)
+
+
+def _go_on(guest: GuestRun, running: RunningGuests, kept: Snapshot) -> GuestOutput | None:
+    """Have a guest continue from a kept state; None if there is none that QEMU can use."""
+    if not (state := kept.load()):
+        return None
+    for name, said in ((CONSOLE, state.console), (REPORT, state.report)):
+        with paths.writing(guest.folder / name):
+            (guest.folder / name).write_bytes(said)
+    with GoingOn(kept, guest.cases_text()) as going_on:
+        try:
+            return _run(guest, running, going_on)._replace(booted=False)
+        except GuestFailed:
+            if not going_on.is_refused:
+                raise
+    kept.discard()
+    make_folder(guest)
+    return None
 
 
 def _run(guest: GuestRun, running: RunningGuests, start: Start | None) -> GuestOutput:

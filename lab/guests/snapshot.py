@@ -392,7 +392,7 @@ class Start:
 
 
 class Keeping(Start):
-    """A guest boots, and its state is kept when it is up. folder: the guest's.
+    """A guest boots, and its state is kept when it is up. folder: the guest's. ends: QEMU ends once the state is kept.
 
     The plugin holds the guest at a mark. QEMU gets the command to stop then, so it stops at the next possible
     instruction. A breakpoint would not do because of QEMU's clock: if a guest stops by itself, the clock jumps
@@ -400,9 +400,10 @@ class Keeping(Start):
     differ.
     """
 
-    def __init__(self, snapshot: Snapshot, folder: Path) -> None:
+    def __init__(self, snapshot: Snapshot, folder: Path, *, ends: bool = False) -> None:
         super().__init__(snapshot)
-        self._folder = folder
+        self._folder, self._ends = folder, ends
+        self.has_ended = False
 
     async def _talk(self, stub: _Stub, monitor: QMPClient) -> None:
         with _one_at_a_time(self._snapshot.key) as is_first:
@@ -413,7 +414,10 @@ class Keeping(Start):
                 return
             await self._stop(monitor)
             if stub.find(self._snapshot.entry) and await _is_alone(monitor):
-                await self._keep(monitor)
+                self.has_ended = await self._keep(monitor) and self._ends
+            if self.has_ended:
+                self._kill()
+                raise EOFError
             await monitor.execute("cont")
 
     async def _stop(self, monitor: QMPClient) -> None:
@@ -433,15 +437,18 @@ class Keeping(Start):
             await asyncio.sleep(_POLL_S)
         await stopping
 
-    async def _keep(self, monitor: QMPClient) -> None:
+    async def _keep(self, monitor: QMPClient) -> bool:
+        """Keep the state; False if there is no whole one."""
         said = [(self._folder / name).read_bytes() for name in (CONSOLE, REPORT)]
         try:
             with _unnamed(paths.cache_dir(FOLDER)) as state:
                 if await _save(monitor, state):
                     self._snapshot.keep(state, *said)
                     _bound()
+                    return True
         except OSError as error:  # a full disk, or a file system without unnamed files: the guest does without
             logger.debug("the state of %s is not kept: %s", self._folder, error)
+        return False
 
 
 _being_kept: set[str] = set()

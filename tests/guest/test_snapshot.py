@@ -88,12 +88,12 @@ def test_longer_cases_and_other_workloads(own: Lab) -> None:
 
 @pytest.mark.usefixtures("qemu_of_turns")
 def test_vcpus_that_contend(own: Lab) -> None:
-    words = ("-w", "contention:fstat,futex-wait", "--cpus", "1,4")
+    words = ("-w", "contention:fstat,futex-wait", "--cpus", "4")
     booted = _bytes(own, *words, "--no-snapshot")
     assert not _snapshots(own)
     keeping = _bytes(own, *words)
     kept = {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)}
-    assert len(kept) == 4, "one of each kernel and number of vCPUs"
+    assert len(kept) == 2, "one of each kernel"
     restored = _bytes(own, *words)
     assert {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)} == kept, "none was made again"
     assert _differing(booted, keeping) == _differing(booted, restored) == []
