@@ -13,6 +13,7 @@
 #include "context.h"
 #include "decode.h"
 #include "fetch.h"
+#include "idle.h"
 #include "irqs_off.h"
 #include "line.h"
 #include "machine.h"
@@ -399,6 +400,11 @@ static void watch_thunk(struct qemu_plugin_tb *tb, struct block *block, const st
 						     (void *)(uintptr_t)target_of(last));
 }
 
+static bool is_halt(const struct decoded *decoded)
+{
+	return decoded->halts || decoded->turn == TURN_HALT;
+}
+
 /* The effects of vCPUs on each other: a vCPU spins, halts, or wants a line that another one has. */
 static void watch_meeting(const struct step *step, size_t index)
 {
@@ -453,6 +459,8 @@ static void watch_block(struct qemu_plugin_tb *tb)
 		if (!i && machine.chains && contexts_told_apart())
 			chain_watch(tb, block);
 		watch(&step);
+		if (is_halt(&step.decoded))
+			idle_watch(step.insn);
 		if (rounds)
 			watch_meeting(&step, i);
 		if (told_apart)
@@ -470,13 +478,26 @@ static void watch_block(struct qemu_plugin_tb *tb)
 	block->clock = whole.instructions * machine.costs.instruction + class_cycles(&whole);
 }
 
-/* While the guest boots, only a mark is looked for, and only where there can be one. */
+/* A halt ends its block. */
+static void watch_halt(struct qemu_plugin_tb *tb)
+{
+	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
+	uint8_t bytes[INSTRUCTION_MAX];
+	struct decoded decoded = guest->decode(bytes, qemu_instruction_bytes(last, bytes, sizeof(bytes)));
+
+	if (is_halt(&decoded))
+		idle_watch(last);
+}
+
+/* While the guest boots, only marks and halts are looked for, and only where there can be one. */
 static void wait_for_mark(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
 
-	if (qemu_plugin_tb_vaddr(tb) >> 63)
+	if (qemu_plugin_tb_vaddr(tb) >> 63) {
+		watch_halt(tb);
 		return;
+	}
 	for (size_t i = 0; i < count; i++) {
 		struct step step = { .insn = qemu_plugin_tb_get_insn(tb, i) };
 		uint8_t bytes[INSTRUCTION_MAX];
