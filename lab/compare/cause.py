@@ -63,7 +63,7 @@ class Cause(Record, frozen=True, kw_only=True):
         if self.cancelling:
             names = listed([function.name for function in self.cancelling], "and")
             left = number(abs(sum(function.delta for function in self.cancelling)))
-            text += f"; {names} cancel out but for {left}"
+            text += f"; {names} cancel out but for {left} {self.cost}"
         return text
 
 

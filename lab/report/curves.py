@@ -1,21 +1,22 @@
 """Curves: the values that a program reported over time, such as its resident size, and the change over a size.
 
-A sweep is the cases that differ in a size alone.
+A sweep is the cases that differ in a size alone, or in the number of vCPUs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.compare.counters import Point, Timeline
 from lab.compare.results import AbResult, CaseResult
-from lab.core.text import number, visible
+from lab.core.text import number, plural, visible
 from lab.report import plots, svg, wording
 from lab.report.plots import Curve
 from lab.report.svg import SIZE, Axis, Chart, Tick
+from lab.stats.verdict import Outcome
 
 MOST_SEEDS = 24
 """Curves that are drawn of each arm; more would hide each other."""
@@ -115,20 +116,29 @@ def _line(curve: Sequence[Point], axis: Axis, longest: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The measured cases of a sweep, by size."""
+    """The measured cases of a sweep, by size. over: what the sizes are."""
 
     name: str
-    cases: Sequence[CaseResult]
+    points: Mapping[int, CaseResult]
+    over: str = "size"
+
+    @property
+    def cases(self) -> list[CaseResult]:
+        """The cases, the smallest first."""
+        return list(self.points.values())
+
+    def _shown(self, size: int) -> str:
+        return shown_size(size) if self.over == "size" else plural(size, "vCPU")
 
     @property
     def differs_from(self) -> int | None:
         """The smallest size from which on all sizes changed in the direction of the largest; None without one."""
         last = self.cases[-1]
         since = None
-        for case in reversed(self.cases):
+        for size, case in reversed(list(self.points.items())):
             if not case.counts_as_change or case.verdict != last.verdict:
                 break
-            since = _size(case)
+            since = size
         return since
 
     @property
@@ -137,23 +147,25 @@ class Sweep:
         since = self.differs_from
         if since is None:
             changed = any(case.counts_as_change for case in self.cases)
-            return "the arms do not differ at the largest size" if changed else "the arms differ at no size"
-        return f"{self.cases[-1].verdict} from {shown_size(since)} on"
+            is_open = self.cases[-1].verdict == Outcome.UNKNOWN
+            largest = f"{'unknown' if is_open else 'the arms do not differ'} at the largest {self.over}"
+            return largest if changed else f"the arms differ at no {self.over}"
+        return f"{self.cases[-1].verdict} from {self._shown(since)} on"
 
     @property
     def line(self) -> str:
         """The curve in one line."""
-        points = [f"{wording.change(case.primary)} at {shown_size(_size(case))}" for case in self.cases]
+        points = [f"{wording.change(case.primary)} at {self._shown(size)}" for size, case in self.points.items()]
         return f"{self.name}: {', '.join(points)}: {self.verdict}"
 
     @property
     def chart(self) -> Chart:
         """Test over base by the size, on a logarithmic line; base is the line at 1."""
-        known = [(_size(case), case.primary.interval, case.primary.ratio) for case in self.cases]
+        known = [(size, case.primary.interval, case.primary.ratio) for size, case in self.points.items()]
         spans = [(size, *_span(between, ratio)) for size, between, ratio in known if ratio is not None]
         base = [(size, 1.0, 1.0, 1.0) for size, *_ in spans]
         axis = Axis.of([1.0, *(ratio for _, *span in spans for ratio in span)])
-        sizes = {float(_size(case)): shown_size(_size(case)) for case in self.cases}
+        sizes = {float(size): shown_size(size) for size in self.points}
         logs = [math.log(size) for size in sizes]
 
         def at(size: float) -> float:
@@ -169,19 +181,29 @@ def sweeps_of(result: AbResult) -> list[Sweep]:
         if case.sweep is not None and case.is_measured:
             found.setdefault(f"{case.workload}:{case.sweep.name}", {})[case.sweep.size] = case
     return [
-        Sweep(name=name.partition(":")[2], cases=[cases[size] for size in sorted(cases)])
+        Sweep(name=name.partition(":")[2], points=dict(sorted(cases.items())))
         for name, cases in found.items()
         if len(cases) >= _FEWEST_SIZES
+    ]
+
+
+def sweeps_of_vcpus(result: AbResult) -> list[Sweep]:
+    """The cases that were measured on enough numbers of vCPUs for a curve, if they changed on one of them."""
+    found: dict[str, dict[int, CaseResult]] = {}
+    for case in result.cases:
+        name, _, number = case.workload.rpartition("@")
+        if number.isdigit() and case.is_measured and not case.control:
+            found.setdefault(f"{name}:{case.case}", {})[int(number)] = case
+    return [
+        Sweep(name=name, points=dict(sorted(cases.items())), over="number of vCPUs")
+        for name, cases in found.items()
+        if len(cases) >= _FEWEST_SIZES and any(case.counts_as_change for case in cases.values())
     ]
 
 
 def shown_size(size: int) -> str:
     """A size in the largest unit that gives a whole number."""
     return next((f"{size // unit} {name}" for unit, name in _UNITS if not size % unit), str(size))
-
-
-def _size(case: CaseResult) -> int:
-    return case.sweep.size if case.sweep else 0
 
 
 def _span(interval: tuple[float, float] | None, ratio: float) -> tuple[float, float, float]:

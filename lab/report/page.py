@@ -17,7 +17,7 @@ from lab.core.text import listed, number, plural, visible
 from lab.guests import costs
 from lab.kernels import architecture
 from lab.report import by_hand, function_chart, plots, remedies, templates, wording
-from lab.report.curves import Sweep, TimelineView, sweeps_of
+from lab.report.curves import Sweep, TimelineView, sweeps_of, sweeps_of_vcpus
 from lab.report.function_chart import Functions
 from lab.report.inputs import Comparisons, StoredComparison
 from lab.report.plots import Curve
@@ -203,8 +203,8 @@ class ResultView:
 
     @property
     def sweeps(self) -> list[Sweep]:
-        """The sweeps."""
-        return sweeps_of(self.result)
+        """The sweeps, over a size and over the number of vCPUs."""
+        return [*sweeps_of(self.result), *sweeps_of_vcpus(self.result)]
 
     @cached_property
     def scale(self) -> Scale:

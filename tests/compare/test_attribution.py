@@ -34,7 +34,8 @@ def _sentence(*rows: FunctionRow, of: fakeresult.CaseResult = SLOWER) -> str:
         ([_row("new", 0, 2000, (0, 2048))], "new makes 100 % of it (+2,000 cycles per operation, 2,048 new calls)"),
         (
             [_row("moved", 8000, 80), _row("here", 0, 8100, (0, 4)), _row("flush", 0, 900, (0, 1))],
-            "flush makes 83 % of it (+900 cycles per operation, 1 new call); here and moved cancel out but for 180",
+            "flush makes 83 % of it (+900 cycles per operation, 1 new call); "
+            "here and moved cancel out but for 180 cycles",
         ),
         (
             [_row("a", 100, 200), _row("b", 50, 130, (2, 3)), _row("c", 9, 59, (None, 1)), _row("d", 0, 20)],

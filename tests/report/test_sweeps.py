@@ -9,7 +9,7 @@ import pytest
 
 from lab import report
 from lab.compare.results import CaseResult, SweepPoint
-from lab.report.curves import shown_size, sweeps_of
+from lab.report.curves import shown_size, sweeps_of, sweeps_of_vcpus
 from lab.workloads import selection
 
 from ..fakes.result import case, reports, result
@@ -39,6 +39,19 @@ def test_the_size_from_which_the_arms_differ(factors: tuple[float, ...], words: 
     assert [one.sweep.size for one in sweep.cases if one.sweep] == list(sizes)
     assert sweep.verdict == words
     assert sweep.line.startswith("map: ") and sweep.line.endswith(f" at 4 MiB: {words}")
+
+
+def test_numbers_of_vcpus_are_a_curve_of_a_case_that_changed(tmp_path: Path) -> None:
+    def on(vcpus: int, name: str, factor: float) -> CaseResult:
+        return msgspec.structs.replace(point(1, factor), workload=f"contention@{vcpus}", case=name, sweep=None)
+
+    changed = [on(vcpus, "fstat", factor) for vcpus, factor in ((8, 2.0), (1, 1.0), (4, 1.5))]
+    document = result(*changed, *(on(vcpus, "pipe", 1.0) for vcpus in (1, 4, 8)))
+    (sweep,) = sweeps_of_vcpus(document)
+    assert sweep.line == (
+        "contention:fstat: 0.0 % at 1 vCPU, +50.0 % at 4 vCPUs, +100.0 % at 8 vCPUs: regression from 4 vCPUs on"
+    )
+    assert "Change over the number of vCPUs" in report.render("html", reports(tmp_path, document))
 
 
 def test_two_sizes_are_no_curve() -> None:
