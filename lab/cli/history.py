@@ -24,7 +24,8 @@ def series_lines(series: Sequence[Summary]) -> Iterator[str]:
     """A line for each series."""
     for each in series:
         setup = f"  [{each.setup}]" if each.setup else ""
-        yield visible(f"{each.points:5} points  {each.last[:10]}  {each.conditions}  {each.name} ({each.unit}){setup}")
+        many = plural(each.points, "point")
+        yield visible(f"{many:>11}  {each.last[:10]}  {each.conditions}  {each.name} ({each.unit}){setup}")
 
 
 def render_trend(trend: Trend) -> Iterator[str]:
@@ -33,7 +34,7 @@ def render_trend(trend: Trend) -> Iterator[str]:
     setup = series.setup or "nothing set"
     yield visible(f"{series.name} ({series.unit}, {series.better} is better), {series.mode} mode, {setup}")
     pairs = "seeds" if series.mode == "exact" else "rounds"
-    yield f"conditions {series.conditions}, {len(trend.points)} points, mean over {trend.seeds} {pairs} each"
+    yield f"conditions {series.conditions}, {plural(len(trend.points), 'point')}, mean over {trend.seeds} {pairs} each"
     if trend.also:
         yield f"not comparable with it, and not shown: {', '.join(trend.also)} (--conditions ID)"
     yield ""
