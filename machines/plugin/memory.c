@@ -4,6 +4,7 @@
  * not grow with that, and to leave something out would be a wrong number.
  */
 #include "memory.h"
+#include "machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +14,14 @@ static size_t taken;
 
 static void take(size_t count, size_t size)
 {
-	size_t bytes = count * size;
+	size_t bytes = count * size, most = machine.quantum ? MEMORY_MAX_ROUNDS : MEMORY_MAX;
 
-	if (bytes <= MEMORY_MAX && taken <= MEMORY_MAX - bytes) {
+	if (bytes <= most && taken <= most - bytes) {
 		taken += bytes;
 		return;
 	}
 	fprintf(stderr, "cost plugin: the guest's operations and code take more than %lu MiB to count\n",
-		MEMORY_MAX >> 20);
+		most >> 20);
 	/* In the middle of a translation: no function of QEMU can be called. */
 	_exit(EXIT_FAILURE);
 }
