@@ -289,7 +289,7 @@ def cell_of(series: Series, arm: Arm, case: Case) -> Cell | Hole:
         return _reason(failure)
     found = series.runs_of(arm.name, case)
     cycles, instructions = metrics_of(series.bench.workload)
-    if series.bench.instrument is None:
+    if not series.bench.modelled:
         if series.bench.workload.primary.unit != "ns":
             return f"no number: {cycles} is no time in ns, and no cost model runs"
         times = tuple(round(run.metrics(case.name).get(cycles, math.nan), DIGITS) for run in found.values())
@@ -323,11 +323,11 @@ def _string_starts(series: Series, events: dict[str, float] | None) -> float:
 def _profiles(series: Series, arm: Arm, work: Work) -> Iterator[tuple[str, list[FunctionCost]]]:
     """The functions of each case by the first seed, up to the end of its guest."""
     workload = series.bench.workload
-    if series.bench.instrument is None:
+    if not series.bench.modelled:
         return
     root = guest_image.obtain(work.progress, packages=workload.packages, guests=arm.kernel.architecture)[1] / "root"
     alive = [case for case in series.cases if series.failure(arm.name, case) is None]
-    for together in workload.by_guest(alive):
+    for together in workload.by_guest(alive) if alive else ():
         guest = series.guest(arm, runs.PROFILED_SEED, together)
         try:
             found = profiles.of_guest(guest, root)

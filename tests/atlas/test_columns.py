@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from filelock import FileLock
@@ -15,6 +16,7 @@ from lab.atlas.columns import Place
 from lab.atlas.data import NOT_MEASURED, Atlas, Cell
 from lab.atlas.plan import PlannedColumn
 from lab.cli import main
+from lab.compare import profiles
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.kernels.kernel import KernelSpec
@@ -77,6 +79,17 @@ def test_a_case_that_a_kernel_lacks_is_a_hole(setup: Setup) -> None:
     atlas = measured(place, found)
     assert atlas.cells["mine:large"] == ("unsupported: mine:large needs a newer kernel",) * 2
     assert isinstance(atlas.cells["mine:small"][0], Cell)
+
+
+def test_a_guest_that_ends_all_cases_is_a_hole_of_each_and_has_no_profile(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def formula(arm: str, seed: int, case: str) -> float:
+        raise GuestFailed(GuestFailure.QEMU_DIED, "kernel arm, seed 1: QEMU ended")
+
+    _, place, found = setup(formula)
+    monkeypatch.setattr(profiles, "of_guest", Mock(side_effect=AssertionError))
+    assert measured(place, found).cells["mine:small"] == (f"{GuestFailure.QEMU_DIED.value}: QEMU ended",) * 2
 
 
 def test_a_case_that_fails_with_one_seed_is_a_hole(setup: Setup) -> None:
