@@ -95,7 +95,7 @@ class Measurer:
         self.environment = ready.environment
         self.bench = self._series.bench
         self.machine: MachineType = self.bench.machine
-        modelled = self.bench.instrument is not None
+        modelled = self.bench.modelled
         self.metric = FAILED if self.plan.run else metric_of(self.bench.workload, self.plan.metric, modelled=modelled)
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:

@@ -112,12 +112,13 @@ def change_of(other: Series, case: Case, metric: str) -> float | None:
 def with_curves(cases: Sequence[CaseResult], series: Sequence[Series], plan: Plan) -> list[CaseResult]:
     """The cases, those of several numbers of vCPUs with a line that has all of them, and their speed-up against one."""
     vcpus = {one.bench.workload.name: one.bench.workload.vcpus for one in series if one.bench.workload.contends}
+    modelled = {one.bench.workload.name for one in series if one.bench.modelled}
     curves: dict[str, dict[int, CaseResult]] = defaultdict(dict)
     for case in cases:
         if case.workload in vcpus and not case.failed:
             curves[_plain(case)][vcpus[case.workload]] = case
     return [
-        _on_curve(case, vcpus[case.workload], curve, plan)
+        _on_curve(case, vcpus[case.workload], curve, plan, speeds_up=case.workload in modelled)
         if case.workload in vcpus and len(curve := curves[_plain(case)]) > 1 and not case.failed
         else case
         for case in cases
@@ -128,11 +129,13 @@ def _plain(case: CaseResult) -> str:
     return f"{case.workload.rpartition('@')[0]}:{case.case}"
 
 
-def _on_curve(case: CaseResult, vcpus: int, curve: Mapping[int, CaseResult], plan: Plan) -> CaseResult:
+def _on_curve(
+    case: CaseResult, vcpus: int, curve: Mapping[int, CaseResult], plan: Plan, *, speeds_up: bool
+) -> CaseResult:
     numbers = sorted(curve)
     said = [_word(curve[number]) for number in numbers]
     metrics = list(case.metrics)
-    if 1 in curve and vcpus > 1:
+    if speeds_up and 1 in curve and vcpus > 1:
         metrics.append(_speedup(curve[1].primary, case.primary, vcpus, plan))
     note = f"on {listed([str(number) for number in numbers], 'and')} vCPUs: {', '.join(said)}"
     return replace_fields(case, metrics=metrics, notes=[note, *case.notes])

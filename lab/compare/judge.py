@@ -58,7 +58,7 @@ def judge(
             control=case.control,
             verdict=Outcome.UNKNOWN if holm is False else found.verdict,
             metrics=multiple.withdraw_primary(comparisons, test) if holm is False else comparisons,
-            guest_clock=one.bench.workload.primary.name if one.bench.instrument else None,
+            guest_clock=one.bench.workload.primary.name if one.bench.modelled else None,
             holm=holm,
             failed=why,
             sweep=SweepPoint.of(one.bench.workload, case),
@@ -98,7 +98,7 @@ def with_losses(overall: multiple.Overall, failed: Sequence[FailedCase | None]) 
 
 def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> tuple[list[Comparison], Whole | None]:
     """All metrics of a case, the primary one as everything beside it allows, and the whole cost."""
-    known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.instrument is not None, by=plan.metric)
+    known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.modelled, by=plan.metric)
     if failed is not None:
         return [verdict.compare_metric(metric, [], [], exact=True) for metric in known], None
     compared = [
@@ -177,7 +177,7 @@ def boot_remarks(series: Sequence[Series], arms: Sequence[Arm]) -> list[str]:
 
 def with_code_remarks(cases: list[CaseResult], series: Sequence[Series], progress: Progress) -> list[CaseResult]:
     """The cases, with a line if the program's own code differs between the arms or the seeds."""
-    modelled = [(one, case) for one in series if one.bench.instrument for case in one.cases]
+    modelled = [(one, case) for one in series if one.bench.modelled for case in one.cases]
     found = {(one.bench.workload.name, case.name): code_remarks(one, case, progress) for one, case in modelled}
     return [
         case if case.failed else replace_fields(case, notes=[*case.notes, *found.get((case.workload, case.case), [])])

@@ -226,7 +226,7 @@ def _baseline(plan: MatrixPlan) -> MatrixArmPlan:
 
 
 def _metric(one: Series, plan: MatrixPlan) -> Metric:
-    return metric_of(one.bench.workload, plan.metric, modelled=one.bench.instrument is not None)
+    return metric_of(one.bench.workload, plan.metric, modelled=one.bench.modelled)
 
 
 def _means(one: Series, case: Case, arm: MatrixArmPlan) -> dict[str, float]:

@@ -77,7 +77,7 @@ def prepare_around(measurement: Measurement, arms: tuple[Arm, ...], progress: Pr
             memory_mb=facts.memory_mb,
             initrd_sha256=facts.initrd_sha256,
             fingerprint=facts.fingerprint,
-            model=facts.model,
+            model=facts.model if bench.modelled else "none",
         )
         bench, names = replace(bench, fingerprint=facts.fingerprint), [case.name for case in cases]
         series.append(Series(bench=bench, cases=cases, windows=dict.fromkeys(names, bench.windows)))
@@ -101,7 +101,9 @@ def _bench(
 ) -> Bench:
     """The guests of a workload, without their fingerprint."""
     parameters = exact.exact_machine(architecture.of_machine(machine).name)
-    instrument = load_instrument(plan.machine, workload.model_for(plan.model))
+    model = workload.model_for(plan.model)
+    turns_only = workload.contends and model == "none" and plan.model == "auto"
+    instrument = load_instrument(plan.machine, "tlb" if turns_only else model)
     if workload.contends:
         if instrument is None:
             raise UserError(f"{workload.name}: vCPUs that contend need a cost model", hint="leave out --model none")
@@ -117,6 +119,7 @@ def _bench(
         instrument=instrument,
         parameters=parameters,
         snapshots=plan.snapshots,
+        turns_only=turns_only,
     )
 
 

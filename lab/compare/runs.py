@@ -57,6 +57,7 @@ class Bench:
     packed_root: the root that they unpack.
     fingerprint: of all inputs of their numbers except kernel, settings and seed.
     snapshots: False for guests that boot each time, even if they could continue from a kept state.
+    turns_only: the model ends the turns of vCPUs, and the workload's own numbers decide.
     """
 
     qemu: Qemu
@@ -69,6 +70,12 @@ class Bench:
     fingerprint: str = ""
     parameters: ExactMachine = field(default_factory=exact.exact_machine)
     snapshots: bool = True
+    turns_only: bool = False
+
+    @property
+    def modelled(self) -> bool:
+        """True if the model's numbers decide."""
+        return self.instrument is not None and not self.turns_only
 
     @property
     def root_digest(self) -> str:
@@ -92,14 +99,14 @@ class Bench:
     @property
     def windows(self) -> int:
         """The runs of each case in a guest: several if a model runs and the program marks no windows."""
-        if self.instrument is None or marks_windows(self.packed_root, architecture.of_machine(self.machine)):
+        if not self.modelled or marks_windows(self.packed_root, architecture.of_machine(self.machine)):
             return 1
         return self.workload.windows
 
     @property
     def step_ns(self) -> int | None:
         """The guest time of an instruction, if a model runs."""
-        return self.parameters.step_ns if self.instrument else None
+        return self.parameters.step_ns if self.modelled else None
 
     def environment(self) -> Environment:
         """Everything that the numbers depend on besides kernel, settings and seed."""

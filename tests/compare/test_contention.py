@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
-from lab.compare import contention, judge
+from lab.compare import contention, judge, prepare, runs
 from lab.compare.results import CONTENTION_NOTE, CaseResult
+from lab.core.errors import UserError
+from lab.kernels.architecture import MachineType
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
 from ..fakes import result as fake
 
 
-def series(vcpus: int) -> Any:
+def series(vcpus: int, *, is_modelled: bool = True) -> Any:
     class Stand:
         workload = selection.load(f"contention@{vcpus}")
+        modelled = is_modelled
 
     class One:
         bench = Stand
@@ -44,6 +49,9 @@ def test_a_case_says_what_it_is_on_each_number_of_vcpus_and_its_speed_up() -> No
     assert [value for value in speedup.base if value] == pytest.approx([2.0] * 6, rel=0.01)
     assert [value for value in speedup.test if value] == pytest.approx([1.0] * 6, rel=0.01)
     assert speedup.verdict == Outcome.REGRESSION
+    late = [series(1, is_modelled=False), series(4, is_modelled=False)]
+    _, together = contention.with_curves(cases, late, Plan)  # type: ignore[arg-type]
+    assert not [metric for metric in together.metrics if metric.name == "speedup"], "a latency is no time of work"
 
 
 def test_one_number_of_vcpus_is_no_curve() -> None:
@@ -67,6 +75,29 @@ def test_what_rests_on_the_price_is_unknown_and_says_why() -> None:
     assert judge._open(decided, None) is decided
     beside = msgspec.structs.replace(decided, primary=False)
     assert judge._open(beside, "why") is beside
+
+
+def test_the_model_ends_turns_of_a_workload_without_one_whose_own_number_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(prepare, "load_instrument", lambda _, model: None if model == "none" else made(model))
+
+    def made(model: str) -> Mock:
+        asked.append(model)
+        return Mock()
+
+    def bench(name: str, model: str = "auto") -> runs.Bench:
+        plan = Mock(model=model, machine=None)
+        return prepare._bench(selection.load(name), Path("root"), MachineType.MICROVM, Mock(), plan, Path())
+
+    late, busy = bench("latency@2"), bench("contention@2")
+    assert asked == ["tlb", "tlb"] and late.instrument and busy.modelled and not late.modelled
+    assert judge.metric_of(late.workload, None, modelled=late.modelled).name == "latency_mid"
+    assert bench("latency@2", "tlb").modelled
+    for name in ("latency@2", "contention@2"):
+        with pytest.raises(UserError, match="need a cost model"):
+            bench(name, "none")
 
 
 def test_results_say_what_is_not_modelled_of_vcpus_that_contend() -> None:
