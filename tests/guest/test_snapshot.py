@@ -66,10 +66,8 @@ def _differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("model", ["tlb", "full"])
-def test_a_restored_guest_has_the_bytes_of_one_that_booted(own: Lab, model: str) -> None:
-    words = ("-w", CASES if model == "tlb" else "syscalls:fork-exit", "--model", model)
+def _require_equal(own: Lab, *words: str) -> None:
+    """The same bytes of guests that boot, that leave a state and that continue from it, which is made once."""
     booted = _bytes(own, *words, "--no-snapshot")
     assert not _snapshots(own)
     keeping = _bytes(own, *words)
@@ -78,24 +76,22 @@ def test_a_restored_guest_has_the_bytes_of_one_that_booted(own: Lab, model: str)
     restored = _bytes(own, *words)
     assert {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)} == kept, "none was made again"
     assert _differing(booted, keeping) == _differing(booted, restored) == []
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("model", ["tlb", "full"])
+def test_a_restored_guest_has_the_bytes_of_one_that_booted(own: Lab, model: str) -> None:
+    _require_equal(own, "-w", CASES if model == "tlb" else "syscalls:fork-exit", "--model", model)
+
+
+@pytest.mark.usefixtures("qemu_of_turns")
+def test_vcpus_that_contend(own: Lab) -> None:
+    _require_equal(own, "-w", "contention:fstat,futex-wait", "--cpus", "4")
 
 
 def test_longer_cases_and_other_workloads(own: Lab) -> None:
     words = ("-w", "alloc-burst", "-w", "hackbench", "-w", "compaction-stall")
     booted, keeping, restored = _bytes(own, *words, "--no-snapshot"), _bytes(own, *words), _bytes(own, *words)
-    assert _differing(booted, keeping) == _differing(booted, restored) == []
-
-
-@pytest.mark.usefixtures("qemu_of_turns")
-def test_vcpus_that_contend(own: Lab) -> None:
-    words = ("-w", "contention:fstat,futex-wait", "--cpus", "4")
-    booted = _bytes(own, *words, "--no-snapshot")
-    assert not _snapshots(own)
-    keeping = _bytes(own, *words)
-    kept = {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)}
-    assert len(kept) == 2, "one of each kernel"
-    restored = _bytes(own, *words)
-    assert {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)} == kept, "none was made again"
     assert _differing(booted, keeping) == _differing(booted, restored) == []
 
 
