@@ -569,6 +569,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	if (machine.quantum) {
 		if (!rounds_make(count))
 			return 1;
+		memory_allow(MEMORY_MAX_ROUNDS);
 		qemu_count_by_callbacks();
 	}
 	if (!vcpus_make(count, machine.quantum) || !output_open(machine.out, info->version.cur))

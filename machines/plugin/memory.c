@@ -4,17 +4,22 @@
  * not grow with that, and to leave something out would be a wrong number.
  */
 #include "memory.h"
-#include "machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 static size_t taken;
+static size_t most = MEMORY_MAX;
+
+void memory_allow(size_t bytes)
+{
+	most = bytes;
+}
 
 static void take(size_t count, size_t size)
 {
-	size_t bytes = count * size, most = machine.quantum ? MEMORY_MAX_ROUNDS : MEMORY_MAX;
+	size_t bytes = count * size;
 
 	if (bytes <= most && taken <= most - bytes) {
 		taken += bytes;
