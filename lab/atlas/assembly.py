@@ -73,7 +73,7 @@ def assemble(place: Place, found: Sequence[PlannedColumn], taken: TakenOver = NO
         environment=newest.environment if newest else {},
         fingerprints={f"{workload} {machine}": digest for (workload, machine), digest in sorted(current.items())},
         columns=tuple(_column(place, column, sheets, taken) for column in begun),
-        cases=tuple(_info(one, begun, sheets, taken) for one in chosen),
+        cases=tuple(_info(place, one, begun, sheets, taken) for one in chosen),
         cells=cells,
         known=tuple(place.plan.known),
         bisected=tuple(one for one in taken.bisected if {one.base, one.test} <= ids),
@@ -138,7 +138,7 @@ def _column(place: Place, column: Column, sheets: Mapping[tuple[str, str], Sheet
 
 
 def _info(
-    one: _Selected, begun: Sequence[Column], sheets: Mapping[tuple[str, str], Sheet], taken: TakenOver
+    place: Place, one: _Selected, begun: Sequence[Column], sheets: Mapping[tuple[str, str], Sheet], taken: TakenOver
 ) -> CaseInfo:
     profiles = (
         sheet.profiles.get(one.name) or (taken.profile(one.name) if sheet is taken.sheets.get(key) else ())
@@ -152,7 +152,7 @@ def _info(
         note=one.case.note or one.workload.story,
         control=one.case.control,
         code=code_of(one.workload, one.case.name),
-        metrics=columns.metrics_of(one.workload),
+        metrics=columns.metrics_of(one.workload, modelled=one.workload.model_for(place.plan.model) != "none"),
         profile=tuple(next(filter(None, profiles), ())[:MOST_FUNCTIONS]),
     )
 

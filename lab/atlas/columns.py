@@ -288,12 +288,12 @@ def cell_of(series: Series, arm: Arm, case: Case) -> Cell | Hole:
     if (failure := series.failure(arm.name, case)) is not None:
         return _reason(failure)
     found = series.runs_of(arm.name, case)
-    cycles, instructions = metrics_of(series.bench.workload)
+    cycles, instructions = metrics_of(series.bench.workload, modelled=series.bench.modelled)
     if not series.bench.modelled:
         if series.bench.workload.primary.unit != "ns":
             return f"no number: {cycles} is no time in ns, and no cost model runs"
-        times = tuple(round(run.metrics(case.name).get(cycles, math.nan), DIGITS) for run in found.values())
-        return Cell((), (), nanoseconds=times) if all(map(math.isfinite, times)) else f"no number: no {cycles}"
+        times = tuple(round(run.metrics(case.name)[cycles], DIGITS) for run in found.values())
+        return Cell((), (), nanoseconds=times)
     costs_of = [run.costs.get(case.name, {}) for run in found.values()]
     counted = tuple(round(values.get(instructions, math.nan), DIGITS) for values in costs_of)
     if not all(map(math.isfinite, counted)):
@@ -303,9 +303,9 @@ def cell_of(series: Series, arm: Arm, case: Case) -> Cell | Hole:
     return Cell(modelled, counted, strings if any(strings) else ())
 
 
-def metrics_of(workload: Workload) -> tuple[str, str]:
+def metrics_of(workload: Workload, *, modelled: bool) -> tuple[str, str]:
     """The metrics that decide by cycles and by instructions; without a model, the workload's own, and none."""
-    if workload.model == "none":
+    if not modelled:
         return workload.primary.name, ""
     cycles = costs.metrics_of(workload.measures, workload.center)[0].name
     return cycles, costs.metrics_of(workload.measures, workload.center, "instructions")[0].name

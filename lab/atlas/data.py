@@ -311,8 +311,12 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
         ]
 
 
+PLAN = "atlas"
+"""The plan that comes with the lab; each other one is that of a further table."""
+
+
 def folder() -> Path:
-    """The folder of the plan and of the data that come with the lab."""
+    """The folder of the plans and of the data that come with the lab."""
     return paths.data_folder("atlas")
 
 
@@ -328,8 +332,8 @@ def table_of(path: Path) -> str:
 
 
 def tables() -> list[str]:
-    """The further tables that come with the lab."""
-    return sorted({table for path in shipped() if (table := table_of(path))})
+    """The further tables whose plans come with the lab."""
+    return sorted(path.stem for path in folder().glob("*.toml") if path.stem != PLAN)
 
 
 def growing(path: Path) -> Path:

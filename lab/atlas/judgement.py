@@ -161,7 +161,7 @@ class Judgement:
         found = self._judged(case, base, test, basis, logs)
         if basis != "cycles":
             return found
-        # A vCPU that waits executes more of them, or fewer: of vCPUs that contend they contradict nothing.
+        # vCPUs that contend wait by executing instructions: their count contradicts nothing.
         if not case.vcpus and (count := self.compare(case, base, test, "instructions")) is not None:
             found = verdict.beside_count(found, count, self.atlas.threshold)
         without = self._logs(case, base, test, basis, strings=False)

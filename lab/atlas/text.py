@@ -121,11 +121,11 @@ def reasons(judged: Judgement, change: Change) -> list[str]:
 def about(atlas: Atlas) -> str:
     """The origin of an atlas's numbers, in a line."""
     made = "SYNTHETIC, made up for tests; " if atlas.synthetic else ""
-    model = atlas.environment.get("model", "").removeprefix("none")
+    model = atlas.environment.get("model", "none")
     return (
         f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
         f"measured {atlas.measured[:10]}, "
-        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model else ''}, "
+        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model != 'none' else ''}, "
         f"model version {atlas.model_version}"
     )
 

@@ -44,9 +44,9 @@ def atlas() -> None:
     """Look up the cost of an operation in every kernel, and when it changed; measure it; make a site of it."""
 
 
-def _load_plan(path: Path | None, table: str = "") -> atlas_plan.AtlasPlan:
+def _load_plan(path: Path | None, table: str) -> atlas_plan.AtlasPlan:
     _require(table)
-    return atlas_plan.load(path or atlas_data.folder() / f"{table or 'atlas'}.toml")
+    return atlas_plan.load(path or atlas_data.folder() / f"{table or atlas_data.PLAN}.toml")
 
 
 def _require(table: str) -> None:
@@ -57,6 +57,7 @@ def _require(table: str) -> None:
 
 @atlas.command()
 @_plan
+@_table
 @click.option("--arch", multiple=True, metavar="NAME", help="Only this architecture of the plan; several times.")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only kernels of such a version or series: '6.12.*'.")
 @click.option(
@@ -71,6 +72,7 @@ def _require(table: str) -> None:
 @options.executor()
 def run(
     plan: Path | None,
+    table: str,
     arch: tuple[str, ...],
     only: tuple[str, ...],
     output: Path,
@@ -90,7 +92,7 @@ def run(
     Example:
       lab atlas run --plan atlas.toml --budget 2h
     """
-    loaded = _load_plan(plan)
+    loaded = _load_plan(plan, table)
     if missing := set(arch) - set(loaded.architectures):
         raise UserError(f"the plan has no {missing.pop()}", hint=f"it has {', '.join(loaded.architectures)}")
     output.mkdir(parents=True, exist_ok=True)

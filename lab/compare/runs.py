@@ -348,7 +348,7 @@ def _boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
         return _run(guest, running, None)
     if (output := _go_on(guest, running, kept)) is not None:
         return output
-    # On a busy host, QEMU does not quite go on where it stopped if several vCPUs run.
+    # If several vCPUs run, QEMU on a busy host does not quite go on where it stopped: such a guest starts anew.
     with Keeping(kept, guest.folder, ends=guest.bench.workload.contends) as keeping:
         try:
             return _run(guest, running, keeping)
@@ -356,7 +356,8 @@ def _boot(guest: GuestRun, running: RunningGuests) -> GuestOutput:
             if keeping.error is None and not keeping.has_ended:
                 raise
     make_folder(guest)
-    return (keeping.has_ended and _go_on(guest, running, kept)) or _run(guest, running, None)
+    output = _go_on(guest, running, kept) if keeping.has_ended else None
+    return output or _run(guest, running, None)
 
 
 def _go_on(guest: GuestRun, running: RunningGuests, kept: Snapshot) -> GuestOutput | None:

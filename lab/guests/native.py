@@ -206,16 +206,17 @@ def measure(*, cpu: int | None, quick: bool) -> Samples:
     arena = _arena_mib(_available_mib(), quick=quick)
     program = PROGRAM.obtain()
     chosen = _idlest(allowed) if cpu is None else cpu
-    words = [str(chosen), str(_partner(chosen, topology.host_cpus(allowed))), str(arena)]
+    partner = _partner(chosen, topology.host_cpus(allowed))
+    words = [str(chosen), "-1" if partner is None else str(partner), str(arena)]
     return parse(run([program, *words, *(["quick"] if quick else [])], timeout_s=TIMEOUT_S))
 
 
-def _partner(cpu: int, known: Sequence[HostCpu]) -> int:
-    """A CPU of another core, if possible near a CPU; -1 if there is none."""
-    own = next((one for one in known if one.cpu == cpu), None)
-    others = [one for one in known if own is not None and one.core != own.core]
-    near = [one for one in others if own is not None and (one.socket, one.node) == (own.socket, own.node)]
-    return next((one.cpu for one in near or others), -1)
+def _partner(cpu: int, known: Sequence[HostCpu]) -> int | None:
+    """A CPU of another core, if possible of the same socket and node; None if there is none."""
+    own = next(one for one in known if one.cpu == cpu)
+    others = [one for one in known if one.core != own.core]
+    near = [one for one in others if (one.socket, one.node) == (own.socket, own.node)]
+    return next((one.cpu for one in near or others), None)
 
 
 def require_architecture(architecture: str) -> None:

@@ -293,14 +293,15 @@ class Start:
         self.fds: list[int] = []
         self.error: Exception | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        for name in ("stub", "monitor", "hold"):
-            self._ours[name], theirs = socket.socketpair()
-            number = self._give(theirs)
-            if name == "hold":
-                self._held = number
-            else:
-                self.argv += ["-chardev", f"socket,id={name},fd={number}"]
+        for name in ("stub", "monitor"):
+            self.argv += ["-chardev", f"socket,id={name},fd={self._pair(name)}"]
         self.argv += ["-gdb", "chardev:stub", "-mon", "chardev=monitor,mode=control"]
+        self._held = self._pair("hold")
+
+    def _pair(self, name: str) -> int:
+        """Connect to QEMU; returns the number of its end."""
+        self._ours[name], theirs = socket.socketpair()
+        return self._give(theirs)
 
     def _give(self, file: socket.socket | IO[bytes] | None) -> int:
         if file is None:
@@ -432,7 +433,7 @@ class Keeping(Start):
         self._release()
         while not stopping.done():
             if select.select([self._ours["hold"]], [], [], 0)[0]:
-                self._kill()
+                self._kill()  # now: QEMU would never answer, and the monitor waits for that
                 raise _Misunderstood("QEMU did not stop in time")
             await asyncio.sleep(_POLL_S)
         await stopping

@@ -32,7 +32,7 @@ static bool main_thread_sleeps(void)
 	return number == SYS_ppoll;
 }
 
-static void on_halt(unsigned int vcpu, void *unused)
+static void wait_for_main_thread(unsigned int vcpu, void *unused)
 {
 	static const struct timespec moment = { .tv_nsec = 20000 };
 
@@ -44,5 +44,5 @@ static void on_halt(unsigned int vcpu, void *unused)
 
 void idle_watch(struct qemu_plugin_insn *insn)
 {
-	qemu_plugin_register_vcpu_insn_exec_cb(insn, on_halt, QEMU_NO_REGISTERS, NULL);
+	qemu_plugin_register_vcpu_insn_exec_cb(insn, wait_for_main_thread, QEMU_NO_REGISTERS, NULL);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,14 @@ def test_without_a_model_the_time_of_the_workload_decides(
     atlas = measured(place, found[1:])
     assert atlas.cells["mine:small"][0] == Cell((), (), nanoseconds=(101.0, 102.0, 103.0))
     assert atlas.bases == ("nanoseconds",) and atlas.cases[0].metrics == ("throughput", "")
+
+
+def test_a_plan_s_model_decides_for_a_workload_without_one(setup: Setup, tmp_path: Path) -> None:
+    _, place, found = setup()
+    write_workload(tmp_path / "mine", WORKLOAD)
+    place = dataclasses.replace(place, plan=replace(place.plan, model="tlb"))
+    atlas = measured(place, found)
+    assert atlas.bases == ("cycles", "instructions") and atlas.cases[0].metrics[0] == "cycles_per_op"
 
 
 def test_other_guests_are_measured_anew_and_old_numbers_are_holes_until_then(

@@ -386,7 +386,8 @@ def _table(made: Sequence[Record]) -> Iterator[str]:
 
 
 def _range(values: Sequence[float]) -> str:
-    return f"{min(values):g} to {max(values):g}" if values else ""
+    ordered = sorted(values)
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in ordered[:1] + ordered[-1:]))
 
 
 def _say(*lines: str) -> None:
