@@ -34,7 +34,6 @@ from lab.kernels.kernel import KernelSpec
 from lab.workloads import selection
 
 GOOD, BAD, UNTESTABLE = 0, 1, 125
-_LOG = ("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,10 @@ def take(request: BisectRequest, checkout: Path, work: Work) -> Decision:
         return decided(runner.state, reading)
 
 
-def in_session(checkout: Path) -> bool:
-    """True if `git bisect` is under way in a checkout."""
-    try:
-        return Path(git.run("-C", checkout, *_LOG).decode().rstrip("\n")).exists()
-    except CommandFailed:
-        return False
-
-
 def _begun_with(repo: Repo) -> tuple[Terms, tuple[str, str]] | None:
     """The ends that a running `git bisect` started with, from its own log."""
     try:
-        log = Path(repo.git(*_LOG)).read_text()
+        log = Path(repo.git(*git.BISECT_LOG)).read_text()
         terms = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_TERMS")).read_text().split()
     except (OSError, CommandFailed):
         return None

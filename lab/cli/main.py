@@ -192,18 +192,15 @@ def run(arguments: list[str]) -> int:
         return status
     except BaseException as error:
         status = _status_of(error)
-        return _status_for_git(error) if _is_ab(arguments) and status > 1 and _in_git_bisect() else status
+        if status <= 1 or not _is_ab(arguments):
+            return status
+        from lab.core import git
+
+        return _status_for_git(error) if git.bisects(Path.cwd()) else status
 
 
 def _is_ab(arguments: list[str]) -> bool:
     return next((word for word in arguments if not word.startswith("-")), None) == "ab"
-
-
-def _in_git_bisect() -> bool:
-    """True if the current folder is a checkout in which `git bisect` is under way."""
-    from lab.bisection import git_step
-
-    return git_step.in_session(Path.cwd())
 
 
 def _status_for_git(error: BaseException) -> int:

@@ -69,6 +69,18 @@ def command(*args: str | Path) -> list[str | Path]:
     return ["git", *overrides, *args]
 
 
+BISECT_LOG = ("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")
+"""The command that prints the path of a checkout's record of `git bisect`, which is there while it is under way."""
+
+
+def bisects(checkout: Path) -> bool:
+    """True if `git bisect` is under way in a checkout."""
+    try:
+        return Path(run("-C", checkout, *BISECT_LOG).decode().rstrip("\n")).exists()
+    except CommandFailed:
+        return False
+
+
 def run(*args: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
     """Run one git command and return its output; `CommandFailed` when it fails."""
     return process.run(command(*args), env=environment() | dict(env or {}), stdin=stdin)
