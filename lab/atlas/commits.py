@@ -79,7 +79,7 @@ def _proof(change: Culprit) -> str:
     there = f"proved by fresh seeds ({percent(proof.fresh.ratio)}"
     if proof.applied is None:
         return f"{there}; the other way does not build)"
-    return f"{there}; the older kernel with them {percent(proof.applied.ratio)})"
+    return f"{there}; the older kernel with them{proof.applied_beside} {percent(proof.applied.ratio)})"
 
 
 def added(atlas: Atlas, found: Bisected) -> Atlas:

@@ -15,6 +15,7 @@ from lab.compare.results import ResultEnvironment
 from lab.core import records
 from lab.core.errors import HostFailed, UserError
 from lab.core.records import Record
+from lab.core.text import plural
 from lab.stats.verdict import Comparison, Outcome
 from lab.stats.whole import Whole
 
@@ -98,7 +99,7 @@ class Proof(Record, frozen=True, kw_only=True):
     functions: the functions whose cost changed most, by `lab explain`. lines: of vCPUs that contend, the lines whose
     moves did.
     applied: of hunks: the old end with them against the old end, stored as `applied_result`; else the reason why not
-    in `not_applied`.
+    in `not_applied`. applied_more: further hunks of the new end in it, without which it does not build.
     """
 
     confirmed: bool
@@ -115,6 +116,12 @@ class Proof(Record, frozen=True, kw_only=True):
     applied: Comparison | None = None
     applied_result: str | None = None
     not_applied: str | None = None
+    applied_more: int = 0
+
+    @property
+    def applied_beside(self) -> str:
+        """The further hunks behind `applied`, for people: they follow "with them"."""
+        return f" and {plural(self.applied_more, 'more hunk')} that they need" if self.applied_more else ""
 
     @property
     def fresh_runs(self) -> str:

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from lab.bisection import exact_runner, suspects
 from lab.bisection.answer import Culprit, Proof
 from lab.bisection.commit_range import Candidate
-from lab.bisection.difference_search import Mix, Pending, mix_name
+from lab.bisection.difference_search import MOST_REPAIRS, Mix, Pending, mix_name
 from lab.bisection.difference_state import DifferenceState
-from lab.bisection.exact_runner import ExactRunner, OutOfTime
+from lab.bisection.exact_runner import ExactRunner, Measurer, OutOfTime
 from lab.bisection.hunks import Difference
-from lab.bisection.journal import Reading
 from lab.bisection.proof import Prover
 from lab.bisection.session import DIFFERENCE, HISTORY, Session
 from lab.bisection.sources import Sources
 from lab.compare import chains, explain, result_folders
+from lab.compare.plan import ArmPlan
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, LabError, UserError
 from lab.core.executor import Work
@@ -115,19 +115,19 @@ class DifferenceRunner(ExactRunner):
         known = [*state.readings.values(), *state.mixes.values()]
         reading = self.measurer.measure(candidate, session.journal.seeds or [], known)
         if reading.untestable:
-            reading = replace(reading, errors=_errors(reading))
+            reading = replace(reading, errors=_errors(reading.log, reading.why))
         session.journal.append(reading)
         after = self.state
         log(f"{candidate.name}: {after.describe(candidate.id)}; about {plural(after.steps_left, 'build')} left")
 
 
-def _errors(reading: Reading) -> list[str]:
+def _errors(log: str | Path | None, why: str) -> list[str]:
     """The errors of a failed build, while its log is there."""
     found: list[str] = []
-    if reading.log:
+    if log:
         with suppress(OSError):
-            found = build.errors(Path(reading.log).read_text(errors="replace"))
-    return found or build.errors(reading.why)
+            found = build.errors(Path(log).read_text(errors="replace"))
+    return found or build.errors(why)
 
 
 def _candidate(session: Session, difference: Difference, mix: Mix) -> Candidate:
@@ -161,15 +161,12 @@ class DifferenceProver(Prover):
         return self.history.find(change.commit).spec, self.history.new.spec
 
     def _with_revert(self, proof: Proof, culprit: Candidate) -> Proof:
-        """The proof with the other way: the old end with the hunks against the old end."""
-        difference = self.session.difference
-        assert difference is not None  # noqa: S101
+        """The proof with the other way: the old end with the hunks, and those that they need, against the old end."""
         if (mix := self._mix(culprit.id)) is None:
             return proof
-        place, sources = self.place(culprit), Sources(self.plan.old.spec, self.plan.new.spec)
-        spec = sources.applied(difference, mix, place.resolve() / f"apply-{culprit.name}.patch")
-        base, test = self._arm(self.history.old.spec), self._arm(spec)
+        place, base = self.place(culprit), self._arm(self.history.old.spec)
         try:
+            test, taken = self._applied(mix, place.resolve() / f"apply-{culprit.name}.patch")
             result = self._compare(place / "applied", base, test, "the older end with these hunks of the newer one")
         except (BuildFailed, GuestFailed) as error:
             return replace(proof, not_applied=error.message)
@@ -177,7 +174,33 @@ class DifferenceProver(Prover):
         same = proof.fresh is None or _same_side(applied.ratio, proof.fresh.ratio)
         confirmed = proof.confirmed and applied.is_change and same
         note = None if confirmed else f"the older end with them changes by {percent(applied.ratio)}"
-        return replace(proof, applied=applied, applied_result=result.result, confirmed=confirmed, note=note)
+        return replace(
+            proof, applied=applied, applied_result=result.result, applied_more=len(taken - mix), confirmed=confirmed,
+            note=note,
+        )  # fmt: skip
+
+    def _applied(self, mix: Mix, place: Path) -> tuple[ArmPlan, Mix]:
+        """The old end with hunks of the new one, and with those that a failing build of it names. Raises `BuildFailed`.
+
+        Such a hunk defines a function that the new end has, or removes another use of one that it has not.
+        """
+        difference = self.session.difference
+        assert difference is not None  # noqa: S101
+        turned, measurer = difference.turned, Measurer(self.session, self.work)
+        sources, taken = Sources(self.plan.new.spec, self.plan.old.spec), mix
+        for _ in range(MOST_REPAIRS):
+            arm = self._arm(sources.without(turned, taken, place))
+            try:
+                measurer.obtain(arm.spec)
+            except BuildFailed as error:
+                more = suspects.additions(turned, taken, suspects.complaint(_errors(error.log, error.message)))
+                if not more:
+                    raise
+            else:
+                return arm, taken
+            self.work.progress.log(f"the older end with {plural(len(taken), 'hunk')} does not build; {len(more)} more")
+            taken |= frozenset(more)
+        return self._arm(sources.without(turned, taken, place)), taken
 
     def _mix(self, name: str) -> Mix | None:
         """The hunks of a part; None of the old end, which has all."""

@@ -57,6 +57,15 @@ class Hunk(Record, frozen=True, kw_only=True):
         return _functions(line[1:] for line in self.lines if re.match(r"[+-]\w", line))
 
     @property
+    def turned(self) -> Hunk:
+        """The same place, with the old file as the new one."""
+        sides = {"-": "+", "+": "-"}
+        return msgspec.structs.replace(
+            self, old_start=self.new_start, old_count=self.new_count, new_start=self.old_start,
+            new_count=self.old_count, lines=[sides.get(line[:1], line[:1]) + line[1:] for line in self.lines],
+        )  # fmt: skip
+
+    @property
     def diff(self) -> list[str]:
         """The lines of the hunk in a diff, without the names of its file."""
         head = f"@@ -{self.old_start},{self.old_count} +{self.new_start},{self.new_count} @@ {self.function}".rstrip()
@@ -119,6 +128,12 @@ class Difference(Record, frozen=True, kw_only=True, dict=True):
     def words(self) -> list[frozenset[str]]:
         """The identifiers on the changed lines of each hunk."""
         return [hunk.words for hunk in self.hunks]
+
+    @property
+    def turned(self) -> Difference:
+        """The same hunks with the same numbers, with the old end as the new one."""
+        hunks = [hunk.turned for hunk in self.hunks]
+        return msgspec.structs.replace(self, old_tree=self.new_tree, new_tree=self.old_tree, hunks=hunks)
 
     def paths(self, numbers: Collection[int]) -> list[str]:
         """The files of some hunks, in order."""

@@ -6,7 +6,7 @@ the objects of both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -22,9 +22,11 @@ from lab.kernels.build import TreeSource
 from lab.kernels.kernel import KernelSpec
 
 DIFF = (
+    "-c", r"diff.default.xfuncname=!^[A-Za-z_0-9]+:" "\n" "^([A-Za-z_].*)$",
     "diff", "--unified=0", "--inter-hunk-context=2", "--no-renames", "--no-ext-diff", "--no-textconv", "--histogram",
     "--no-color",
 )  # fmt: skip
+"""The options of git for hunks of which each names its function: without them git takes a label for one."""
 _MOST_TRACED = 40
 _LARGE = 0.05
 _OF_KBUILD = ("Makefile", "Kbuild", "Kconfig")
@@ -99,15 +101,6 @@ class Sources:
                     found |= hunks.inlined(text, named, known)
         return found
 
-    def without(self, difference: Difference, mix: Mix, place: Path) -> str:
-        """The spec of the new end with a mix's hunks of the old one; the patch is written to a place."""
-        return self._patched(self.new, difference, mix, difference.paths(mix), place)
-
-    def applied(self, difference: Difference, mix: Mix, place: Path) -> str:
-        """The spec of the old end with a mix's hunks of the new one."""
-        others = frozenset(range(len(difference.hunks))) - mix
-        return self._patched(self.old, difference, others, difference.paths(mix), place)
-
     def commits(self, difference: Difference, mix: Mix) -> list[str]:
         """The commits between the ends that touched the lines of some hunks, the newest first; none without history."""
         old, new = _source(self.old), _source(self.new)
@@ -124,21 +117,22 @@ class Sources:
             found |= dict.fromkeys(text.splitlines())
         return list(found)
 
-    def _patched(self, end: KernelSpec, difference: Difference, mix: Mix, paths: Collection[str], place: Path) -> str:
-        old, new, mine = _source(self.old), _source(self.new), _source(end)
-        wanted = list(paths)
+    def without(self, difference: Difference, mix: Mix, place: Path) -> str:
+        """The spec of the new end with a mix's hunks of the old one; the patch is written to a place."""
+        old, new = _source(self.old), _source(self.new)
+        wanted = difference.paths(mix)
         before = trees.open_tree(old.tree).repo.files(old.tree_id, wanted)
         after = trees.open_tree(new.tree).repo.files(new.tree_id, wanted)
         made = {}
         for path in wanted:
             choice = [(difference.hunks[number], number in mix) for number in difference.by_path[path]]
             made[path] = hunks.mixed(before.get(path), after.get(path), choice)
-        repo = trees.open_tree(mine.tree).repo
-        tree = repo.tree_with(mine.tree_id, made)
-        argv = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", mine.tree_id, tree)
+        repo = trees.open_tree(new.tree).repo
+        tree = repo.tree_with(new.tree_id, made)
+        argv = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", new.tree_id, tree)
         place.parent.mkdir(parents=True, exist_ok=True)
         records.write_atomic(place, repo.git_bytes(*argv))
-        kept, suffix = kernel_spec.split(end.text)
+        kept, suffix = kernel_spec.split(self.new.text)
         return f"{kept}+{place}{suffix}"
 
 

@@ -191,7 +191,7 @@ def _compared(answer: Answer, change: Culprit) -> Iterator[tuple[str, Comparison
     elif change.effect is not None:
         yield f"the search itself, against {short(change.before)}", change.effect
     if proof and proof.applied is not None:
-        yield "the older end with it, against the older end", proof.applied
+        yield f"the older end with them{proof.applied_beside}, against the older end", proof.applied
     if proof and proof.reverted is not None:
         yield "the newer end without it, against the newer end", proof.reverted
 

@@ -144,8 +144,8 @@ def _proof(found: Culprit) -> Iterator[str]:
     elif proof.not_reverted:
         yield f"  reverted    not on the newer end: {proof.not_reverted}"
     if proof.applied is not None:
-        again = f" (lab report {proof.applied_result})"
-        yield f"  other way   the old end with them: {_effect(proof.applied)}: {proof.applied.verdict}{again}"
+        effect = f"{_effect(proof.applied)}: {proof.applied.verdict} (lab report {proof.applied_result})"
+        yield f"  other way   the old end with them{proof.applied_beside}: {effect}"
     elif proof.not_applied:
         yield f"  other way   the old end with them cannot be tested: {proof.not_applied}"
     if proof.functions:

@@ -106,7 +106,8 @@ def _trail(answer: Answer, found: Culprit) -> list[str]:
         lines += ["", *wording.diff(found.hunks)[:_MOST_LINES]]
     proof = found.proof
     if proof and proof.applied is not None:
-        lines += ["", f"The older end with these hunks changes by {percent(proof.applied.ratio)}."]
+        change = percent(proof.applied.ratio)
+        lines += ["", f"The older end with these hunks{proof.applied_beside} changes by {change}."]
     if proof and proof.reverted is not None:
         back = f"{percent(proof.reverted.ratio)}: {proof.reverted.verdict}"
         lines.append(f"With it reverted, {answer.new.name} changes by {back}.")

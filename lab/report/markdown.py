@@ -279,7 +279,8 @@ def _proof(found: Culprit) -> Iterator[str]:
         verdict = "say the same" if proof.confirmed else "do NOT confirm it"
         yield f"- proof: {proof.fresh_runs} against its parent {verdict}"
     if proof.applied is not None:
-        yield f"- the other way, the older end with it: {_effect(proof.applied)}: {proof.applied.verdict}"
+        hunks, effect = f"them{proof.applied_beside}", _effect(proof.applied)
+        yield f"- the other way, the older end with {hunks}: {effect}: {proof.applied.verdict}"
     elif proof.not_applied:
         yield f"- the other way cannot be tested: {code(proof.not_applied)}"
     if proof.reverted is not None:

@@ -96,10 +96,24 @@ def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch
     assert any("undeclared" in step.why for step in answer.skipped)
 
 
-def test_a_side_that_does_not_build_is_said(bisector: Bisector) -> None:
-    """The newer end with the old hunk builds, the older one with the new hunk does not."""
+def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisector) -> None:
+    """The newer end builds with the old hunk, the older one with the new hunk only together with another."""
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("q")}
     new = {"fs/pipe.c": text("uses pool\n\tcost 130"), "fs/other.c": text("has pool")}
+    answer = by(bisector, "hunks", planted(bisector.tree, old, new))
+    (found,) = answer.changes
+    assert found.hunks is not None and found.hunks.files == ["fs/pipe.c"] and found.proof is not None
+    assert found.proof.confirmed and found.proof.applied_more == 1 and found.proof.applied is not None
+    assert found.proof.applied.ratio == pytest.approx(100 / 130)
+    for form in ("text", "md", "html", "mail"):
+        assert main.run(["report", "latest", "--format", form]) == 0
+        assert "and 1 more hunk that they need" in " ".join(bisector.capsys.readouterr().out.split())
+
+
+def test_a_side_that_does_not_build_is_said(bisector: Bisector) -> None:
+    """The newer end with the old hunk builds, the older one with the new hunk does not, and nothing brings its need."""
+    old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("has pool"), "fs/more.c": text("uses pool")}
+    new = {"fs/pipe.c": text("gone pool\n\tcost 130"), "fs/other.c": text("q"), "fs/more.c": text("r")}
     answer = by(bisector, "files", planted(bisector.tree, old, new))
     (found,) = answer.changes
     assert found.hunks is not None and found.hunks.files == ["fs/pipe.c"]
