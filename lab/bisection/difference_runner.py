@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lab.bisection import exact_runner, suspects
 from lab.bisection.answer import Culprit, Proof
 from lab.bisection.commit_range import Candidate
-from lab.bisection.difference_search import MOST_REPAIRS, Mix, Pending, mix_name
+from lab.bisection.difference_search import Mix, Pending, mix_name
 from lab.bisection.difference_state import DifferenceState
 from lab.bisection.exact_runner import ExactRunner, Measurer, OutOfTime
 from lab.bisection.hunks import Difference
@@ -188,19 +188,20 @@ class DifferenceProver(Prover):
         assert difference is not None  # noqa: S101
         turned, measurer = difference.turned, Measurer(self.session, self.work)
         sources, taken = Sources(self.plan.new.spec, self.plan.old.spec), mix
-        for _ in range(MOST_REPAIRS):
+        first: BuildFailed | None = None
+        while True:
             arm = self._arm(sources.without(turned, taken, place))
             try:
                 measurer.obtain(arm.spec)
             except BuildFailed as error:
+                first = first or error  # the later ones are about the hunks that were added
                 more = suspects.additions(turned, taken, suspects.complaint(_errors(error.log, error.message)))
-                if not more:
-                    raise
+                if not more or len(taken) + len(more) > len(mix) + suspects.MOST_ADDED:
+                    raise first from None
             else:
                 return arm, taken
             self.work.progress.log(f"the older end with {plural(len(taken), 'hunk')} does not build; {len(more)} more")
             taken |= frozenset(more)
-        return self._arm(sources.without(turned, taken, place)), taken
 
     def _mix(self, name: str) -> Mix | None:
         """The hunks of a part; None of the old end, which has all."""

@@ -13,6 +13,7 @@ from lab.core.records import Record
 _HEADER = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _FUNCTION = re.compile(r"(\w+)\s*\([^)]*\)?[^;]*$")
 _SYSCALL = re.compile(r"\bSYSCALL_DEFINE\d\((\w+)")
+_ASSEMBLY = re.compile(r"\bSYM_\w*START\w*\((\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 _DEFINED = re.compile(r"^(\w[^\n;]*\([^;{]*\))\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 
@@ -73,11 +74,16 @@ class Hunk(Record, frozen=True, kw_only=True):
 
 
 def _functions(lines: Iterable[str]) -> frozenset[str]:
-    """The functions whose heads are on some lines. That of a system call makes three, and profiles name any of them."""
+    """The functions whose heads are on some lines. That of a system call makes three, and profiles name any of them.
+
+    One of assembly has an alias without underscores, as `memset` for `__memset`.
+    """
     found = set[str]()
     for line in lines:
         if call := _SYSCALL.search(line):
             found |= {f"{kind}_sys_{call[1]}" for kind in ("__do", "__se", "__x64")}
+        elif label := _ASSEMBLY.search(line):
+            found |= {label[1], label[1].lstrip("_")}
         elif match := _FUNCTION.search(line):
             found.add(match[1])
     return frozenset(found)

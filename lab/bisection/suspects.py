@@ -31,8 +31,8 @@ MOST_ADDED = 24
 
 _RARE = 12
 
-_FIRST_FILES = 4
-"""Files that are tried one by one."""
+_FIRST_FILES, _FIRST_FUNCTIONS = 4, 4
+"""Files, and functions, that are tried one by one."""
 
 _LEAST = 0.005
 """The least share of the whole change that makes a function a suspect."""
@@ -46,19 +46,18 @@ def named(changes: Mapping[FunctionKey, float]) -> dict[str, float]:
 
 
 def inside(difference: Difference) -> list[list[int]]:
-    """The hunks in functions whose cost changed, a group a file, the largest change first.
+    """The hunks in functions whose cost changed, a group a function, the largest change first.
 
-    Between distant releases such a group often builds, and its whole file does not.
+    Between distant releases such a group often builds, and its whole file does not. The functions that were put into
+    one have its share, and so are in its group.
     """
-    groups: dict[str, list[int]] = {}
-    changes: dict[str, float] = {}
+    groups: defaultdict[tuple[float, str], list[int]] = defaultdict(list)
     for path, numbers in difference.by_path.items():
         # A header declares functions: its inline code has no function of its own to be named.
-        if not path.endswith(".h") and (mine := likely(difference, numbers)):
-            groups[path] = mine
-            names = frozenset[str]().union(*(difference.hunks[number].functions for number in mine))
-            changes[path] = max(difference.functions.get(name, 0.0) for name in names)
-    return [groups[path] for path in sorted(groups, key=lambda path: -changes[path])[:_FIRST_FILES]]
+        for number in likely(difference, numbers) if not path.endswith(".h") else ():
+            share = max(difference.functions.get(name, 0.0) for name in difference.hunks[number].functions)
+            groups[share, path].append(number)
+    return [groups[key] for key in sorted(groups, key=lambda key: -key[0])[:_FIRST_FUNCTIONS]]
 
 
 def tiers(difference: Difference) -> list[list[int]]:

@@ -113,6 +113,18 @@ def test_a_function_is_tried_without_the_rest_of_a_file_that_does_not_build() ->
     assert kernels.failed <= 3
 
 
+def test_a_function_is_tried_without_another_one_of_its_file_that_does_not_build() -> None:
+    hunks = [*plain(100, 2), hunk("mm/filemap.c", 1900, "int find(void)", "int find_by(int how)", function="find")]
+    first = len(hunks)
+    hunks.append(hunk("mm/filemap.c", 4300, "fault_in();", "", function="write"))
+    hunks.append(hunk("mm/filemap.c", 4400, "", "copied();", function="inlined"))
+    named = {"find": 0.01, "write": 0.9, "inlined": 0.9}
+    carries = {frozenset([first, first + 1]): 1.0}
+    kernels = Kernels(difference(hunks, named), carries, breaks=frozenset([first - 1]))
+    assert [part.mix for part in kernels.search().parts] == [{first, first + 1}]
+    assert kernels.failed == 0
+
+
 def test_the_share_is_that_of_the_hunks_that_are_named() -> None:
     kernels = Kernels(difference(plain(30, 2)), {frozenset([8]): 0.96, frozenset([41]): 0.04})
     found = kernels.search()

@@ -125,6 +125,11 @@ def test_a_hunk_in_a_system_call_is_in_the_functions_that_profiles_name() -> Non
     assert hunk.functions == {"__do_sys_mincore", "__se_sys_mincore", "__x64_sys_mincore"}
 
 
+def test_a_hunk_of_assembly_is_in_the_function_and_its_alias() -> None:
+    hunk = Hunk(path="arch/x86/lib/memset_64.S", function="SYM_FUNC_START(__memset)", lines=["+\trep stosb"])
+    assert hunk.functions == {"__memset", "memset"}
+
+
 SOURCE = """\
 static int hidden(struct path *path)
 {
