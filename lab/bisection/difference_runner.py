@@ -196,6 +196,8 @@ class DifferenceProver(Prover):
             except BuildFailed as error:
                 first = first or error  # the later ones are about the hunks that were added
                 more = suspects.additions(turned, taken, suspects.complaint(_errors(error.log, error.message)))
+                paths = turned.paths(taken)
+                more = [number for number in more if turned.hunks[number].path in paths] or more
                 if not more or len(taken) + len(more) > len(mix) + suspects.MOST_ADDED:
                     raise first from None
             else:

@@ -110,6 +110,14 @@ def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisecto
         assert "and 1 more hunk that they need" in " ".join(bisector.capsys.readouterr().out.split())
 
 
+def test_the_older_end_gets_the_needed_hunks_of_the_same_file_alone(bisector: Bisector) -> None:
+    old = {"fs/pipe.c": text("cost 100", "q"), "fs/far.c": text("q", "q")}
+    new = {"fs/pipe.c": text("uses pool\n\tcost 130", "has pool"), "fs/far.c": text("has pool", "has ring")}
+    (found,) = by(bisector, "hunks", planted(bisector.tree, old, new)).changes
+    assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
+    assert found.proof.applied_more == 1
+
+
 def test_a_side_that_does_not_build_is_said(bisector: Bisector) -> None:
     """The newer end with the old hunk builds, the older one with the new hunk does not, and nothing brings its need."""
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("has pool"), "fs/more.c": text("uses pool")}
