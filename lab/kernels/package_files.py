@@ -205,24 +205,41 @@ def _unpack(path: Path, sha256: str, folder: Path, progress: Progress) -> None:
 
 def _extract(archive: Any, path: Path, folder: Path) -> None:
     read = written = 0
+    files: dict[str, Path] = {}
     for count, member in enumerate(archive):
         read += member.size or 0
         if count == _MEMBERS_MAX or read > _READ_MAX:
             raise UserError(f"{path} holds too much: over {_MEMBERS_MAX:,} files or {_READ_MAX >> 30} GiB")
-        name = str(member.pathname).lstrip("/").removeprefix("./")
+        name = _inside(member.pathname)
         if ".." in PurePosixPath(name).parts or "\0" in name:
             raise UserError(f"{path}: {visible(name)!r} would leave the package's folder", hint="nothing was kept")
-        if not member.isreg or member.linkpath or not _WANTED.fullmatch(name):
+        wanted = _WANTED.fullmatch(name)
+        # Another name of a file that is here: its content comes with its first name in a tar, with its last in an rpm.
+        linked = files.get(_inside(member.linkpath)) if member.islnk else None
+        target = linked or folder / name
+        if linked is None and not (wanted and member.isreg):
             continue
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Never through a name that is there: each file once.
-        with target.open("xb") as stream:
-            for block in member.get_blocks(1 << 20):
-                written += len(block)
-                if written > _WRITTEN_MAX:
-                    raise UserError(f"{path} unpacks to more than {_WRITTEN_MAX >> 30} GiB", hint="nothing was kept")
-                stream.write(block)
+        if wanted:
+            files[name] = folder / name
+            files[name].parent.mkdir(parents=True, exist_ok=True)
+            # Never through a name that is there: each file once.
+            if linked:
+                files[name].hardlink_to(linked)
+            else:
+                files[name].touch(exist_ok=False)
+        if member.size:
+            with target.open("wb") as stream:
+                for block in member.get_blocks(1 << 20):
+                    written += len(block)
+                    if written > _WRITTEN_MAX:
+                        size = f"{_WRITTEN_MAX >> 30} GiB"
+                        raise UserError(f"{path} unpacks to more than {size}", hint="nothing was kept")
+                    stream.write(block)
+
+
+def _inside(name: str) -> str:
+    """The name of a member, relative to the package's folder."""
+    return str(name).lstrip("/").removeprefix("./")
 
 
 @contextmanager

@@ -86,6 +86,17 @@ def test_the_kernel_of_a_package(files: Path, tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["rpm", "deb", "pacman.zst"])
+def test_a_kernel_with_two_names(files: Path, tmp_path: Path, kind: str) -> None:
+    """An rpm has the content of a file with its last name, a tar with its first."""
+    (files / "boot").mkdir()
+    for name in ("vmlinuz", "config"):
+        (files / "boot" / f"{name}-{RELEASE}").hardlink_to(files / "lib" / "modules" / RELEASE / name)
+    found = resolve(f"file:{MADE[kind][0](files, tmp_path)}").obtain(quiet())
+    assert found.bzimage is not None and found.bzimage.read_bytes() == KERNEL
+    assert found.config is not None and found.config.read_text() == "CONFIG_TMPFS=y\n"
+
+
+@pytest.mark.parametrize("kind", ["rpm", "deb", "pacman.zst"])
 def test_a_damaged_package(files: Path, tmp_path: Path, kind: str) -> None:
     whole = MADE[kind][0](files, tmp_path).read_bytes()
     path = tmp_path / "cut"
