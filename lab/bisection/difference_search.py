@@ -123,10 +123,12 @@ class Search:
         best: tuple[Mix, float] = (frozenset(), 0.0)
         grown: Mix = frozenset()
         inside = suspects.inside(self.difference) if self.hunks else []
+        many = len(self.difference.by_path) > MOST_FILES
+        if not many:  # between distant releases such a group has no end
+            inside = [suspects.together(self.difference, group) for group in inside]
         tiers = [*inside, *suspects.tiers(self.difference)]
         for number, tier in enumerate(tiers):
             last = number == len(tiers) - 1
-            many = len(self.difference.by_path) > MOST_FILES
             if many and (best[1] > ENOUGH or (last and best[0])):
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)

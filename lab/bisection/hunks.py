@@ -15,6 +15,9 @@ _FUNCTION = re.compile(r"(\w+)\s*\([^)]*\)?[^;]*$")
 _SYSCALL = re.compile(r"\bSYSCALL_DEFINE\d\((\w+)")
 _ASSEMBLY = re.compile(r"\bSYM_\w*START\w*\((\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
+_COMMENT_LINE = re.compile(r"[-+ ]\s*(/\*|\*(\s|/|$)|//)")
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_OWN = re.compile(r"(?<=#define )\w{3,}|\b[A-Za-z_]\w{2,}\b(?!\s*\()")
 _DEFINED = re.compile(r"^(\w[^\n;]*\([^;{]*\))\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 
 Whole = tuple[str, bytes] | None
@@ -42,10 +45,14 @@ class Hunk(Record, frozen=True, kw_only=True):
         """The hunk for people: its file, and the line in the new one."""
         return self.path if self.whole else f"{self.path}:{self.new_start}"
 
+    def code(self, sides: str) -> list[str]:
+        """Its lines of some sides, `-` and `+`, without comments."""
+        return [line[1:] for line in self.lines if line[:1] in sides and not _COMMENT_LINE.match(line)]
+
     @property
     def words(self) -> frozenset[str]:
         """The identifiers on its changed lines."""
-        return frozenset(_WORD.findall("\n".join(line[1:] for line in self.lines if line[:1] in "+-")))
+        return frozenset(_WORD.findall("\n".join(self.code("+-"))))
 
     @property
     def functions(self) -> frozenset[str]:
@@ -107,12 +114,24 @@ def inlined(text: str, named: Mapping[str, float], symbols: Set[str]) -> dict[st
     return found
 
 
+def one_sided(hunks: Sequence[Hunk], old: Iterable[str], new: Iterable[str]) -> list[str]:
+    """The identifiers in some hunks that only the old texts of their files, or only the new ones, have.
+
+    Those of comments do not count, nor does a function that is called and not defined in a hunk: both ends may have it.
+    """
+    before, after = ({word for text in texts for word in _WORD.findall(_COMMENT.sub("", text))} for texts in (old, new))
+    heads = frozenset[str]().union(*(hunk.heads for hunk in hunks))
+    own = {word for hunk in hunks for word in _OWN.findall("\n".join(hunk.code("+-")))}
+    return sorted((before ^ after) & (heads | own))
+
+
 class Difference(Record, frozen=True, kw_only=True, dict=True):
     """`difference.json`: all hunks between two ends that a build reads, and the functions whose cost changed.
 
     old_tree, new_tree: git's ids of both sources.
     functions: by name, the share of all that moved. Those that are inlined into one have the share of that one.
     files: the number of differing files, with the files that no build reads.
+    one_sided: the names on changed lines that only one end's files have; None if too many files differ to look at.
     """
 
     schema: int = 1
@@ -121,6 +140,7 @@ class Difference(Record, frozen=True, kw_only=True, dict=True):
     hunks: list[Hunk]
     functions: dict[str, float] = msgspec.field(default_factory=dict)
     files: int = 0
+    one_sided: list[str] | None = None
 
     @cached_property
     def by_path(self) -> dict[str, list[int]]:

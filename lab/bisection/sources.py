@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from msgspec.structs import replace
+
 from lab.bisection import hunks
 from lab.bisection.commit_range import Candidate, History, Kind, is_ancestor
-from lab.bisection.difference_search import Mix
+from lab.bisection.difference_search import MOST_FILES, Mix
 from lab.bisection.hunks import Difference, Hunk
 from lab.core import records
 from lab.core.errors import UserError
@@ -82,9 +84,19 @@ class Sources:
         for start in range(0, len(chosen), 400):
             pathspecs = [f":(literal){name}" for name in chosen[start : start + 400]]
             found += hunks.parse(repo.git(*DIFF, *ids, "--", *pathspecs, env=env) + "\n")
-        return Difference(
+        made = Difference(
             old_tree=ids[0], new_tree=ids[1], hunks=found, functions=dict(functions), files=len([n for n in names if n])
         )
+        return made if len(made.by_path) > MOST_FILES else replace(made, one_sided=self._one_sided(made))
+
+    def _one_sided(self, difference: Difference) -> list[str]:
+        """The names on changed lines that only one end's files have."""
+        old, new = (
+            trees.open_tree(end.tree).repo.files(end.tree_id, list(difference.by_path))
+            for end in (_source(self.old), _source(self.new))
+        )
+        texts = ([text.decode(errors="replace") for _, text in end.values()] for end in (old, new))
+        return hunks.one_sided(difference.hunks, *texts)
 
     def inlined(self, difference: Difference, symbols: Sequence[Set[str]]) -> dict[str, float]:
         """The functions in the files that differ whose code is in that of the functions that changed most.

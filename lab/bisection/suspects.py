@@ -118,10 +118,13 @@ def by_suspicion(difference: Difference, numbers: Collection[int]) -> list[int]:
 def clusters(difference: Difference, numbers: Sequence[int]) -> list[list[int]]:
     """Hunks that share a name which only one end has, or a function whose head changed, put together.
 
-    One hardly builds without the other. In the given order.
+    One hardly builds without the other. In the given order. If it is not known which names the ends have, those of the
+    changed lines stand for them.
     """
     before, after = (_words(difference, numbers, side) for side in "-+")
-    one_sided = (before ^ after).union(*(difference.hunks[number].heads for number in numbers))
+    known = difference.one_sided
+    heads = frozenset[str]().union(*(difference.hunks[number].heads for number in numbers))
+    one_sided = heads | (before ^ after if known is None else set(known))
     groups: list[tuple[list[int], set[str]]] = []
     for number in numbers:
         words = set(difference.words[number] & one_sided)
@@ -132,10 +135,15 @@ def clusters(difference: Difference, numbers: Sequence[int]) -> list[list[int]]:
     return sorted((members for members, _ in groups), key=lambda members: numbers.index(members[0]))
 
 
+def together(difference: Difference, numbers: Collection[int]) -> list[int]:
+    """Some hunks, and those that hardly build without one of them."""
+    groups = clusters(difference, range(len(difference.hunks)))
+    return sorted(number for group in groups if not set(group).isdisjoint(numbers) for number in group)
+
+
 def _words(difference: Difference, numbers: Collection[int], side: str) -> set[str]:
     """The names on the lines of one side of some hunks."""
-    lines = (line[1:] for number in numbers for line in difference.hunks[number].lines if line[:1] == side)
-    return {word for line in lines for word in _WORD.findall(line)}
+    return {word for number in numbers for line in difference.hunks[number].code(side) for word in _WORD.findall(line)}
 
 
 class Complaint(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from lab.bisection import suspects
 from lab.bisection.difference_search import Found, Mix, Pending, Result, Search, mix_name
@@ -123,6 +124,26 @@ def test_a_function_is_tried_without_another_one_of_its_file_that_does_not_build
     kernels = Kernels(difference(hunks, named), carries, breaks=frozenset([first - 1]))
     assert [part.mix for part in kernels.search().parts] == [{first, first + 1}]
     assert kernels.failed == 0
+
+
+def test_a_commit_that_renames_functions_and_has_one_guilty_hunk() -> None:
+    """Each function is defined once and called five times, also where the guilty hunk is; no call builds alone."""
+    hunks = plain(5, 4)
+    needs: dict[int, tuple[int, str]] = {}
+    for number in range(6):
+        old, new = f"lock_{number}", f"locks_{number}"
+        first = len(hunks)
+        hunks.append(hunk("fs/locks.c", 100 + number, f"static int {old}(int a)", f"static int {new}(int a)"))
+        calls = range(first + 1, first + 6)
+        hunks += [hunk("fs/locks.c", 9 * at, f"if ({old}(b))", f"if ({new}(b))", function="apply") for at in calls]
+        needs |= dict.fromkeys(calls, (first, old)) | {first: (first + 1, old)}
+    guilty = len(hunks)
+    hunks.append(hunk("fs/locks.c", 600, "", "/* which a lock needs */ copy();", function="apply"))
+    names = [f"{name}_{number}" for name in ("lock", "locks") for number in range(6)]
+    made = replace(difference(hunks, {"apply": 0.9}), one_sided=names)
+    kernels = Kernels(made, {frozenset([guilty]): 1.0}, needs=needs)
+    assert [part.mix for part in kernels.search().parts] == [{guilty}]
+    assert kernels.builds <= 12 and kernels.failed == 0
 
 
 def test_the_share_is_that_of_the_hunks_that_are_named() -> None:

@@ -120,6 +120,20 @@ def test_the_functions_and_names_of_a_hunk() -> None:
     assert {"slow", "struct", "page", "spare"} <= hunk.words
 
 
+def test_the_words_of_a_hunk_are_not_those_of_its_comments() -> None:
+    lines = ["+/*", "+ * Remarks on one line", "+ */", "-\t*slot = value;", "+\t// another", "+\t/* closed */"]
+    assert Hunk(path="mm/a.c", lines=lines).words == {"slot", "value"}
+
+
+def test_the_names_of_one_end() -> None:
+    """A new name links hunks if it is defined in one; a function that is called and not defined may be in both ends."""
+    lines = ["-static int slow(void)", "+static int quick(void)", "+\tvalue = slow_path(LIMIT);", "+#define LIMIT(a) 4"]
+    both = "#define MORE\nint value;\n"
+    old = f"{both}/* quick */\nstatic int slow(void)"
+    new = f"{both}/* slow */\nstatic int quick(void)\n\tvalue = slow_path(LIMIT);\n#define LIMIT(a) 4"
+    assert hunks.one_sided([Hunk(path="mm/a.c", lines=lines)], [old], [new]) == ["LIMIT", "quick", "slow"]
+
+
 def test_a_hunk_in_a_system_call_is_in_the_functions_that_profiles_name() -> None:
     hunk = Hunk(path="mm/mincore.c", function="SYSCALL_DEFINE3(mincore, unsigned long, start,", lines=["+a"])
     assert hunk.functions == {"__do_sys_mincore", "__se_sys_mincore", "__x64_sys_mincore"}

@@ -351,7 +351,9 @@ def _difference(made: Planted) -> Difference:
             git.run("-C", place, "add", "-A")
             ids.append(git.run("-C", place, "write-tree").decode().strip())
         diff = git.run("-C", place, *DIFF, *ids).decode()
-    return Difference(old_tree=ids[0], new_tree=ids[1], hunks=list(hunks.parse(diff)))
+    found = list(hunks.parse(diff))
+    names = hunks.one_sided(found, made.old.values(), made.new.values())
+    return Difference(old_tree=ids[0], new_tree=ids[1], hunks=found, one_sided=names)
 
 
 def _simulated(difference: Difference, *, named: bool) -> tuple[bool, int]:
