@@ -9,8 +9,8 @@ kconfig, too: the configuration of a file or a package in place of the lab's own
 `@config:distro` is that of its own package.
 
 Revisions contain `@{1}` and `^{/x}`, package versions `+`, paths anything. So an `@` or `%` begins a suffix only
-before a word and `=` (a scheduler's feature as `@sched_feat.NO_NAME` needs no `=`), and a `+` begins a patch only
-before a name like that of a patch, an existing file, `lore:` and a message id, the name of patches that come with the
+before a word and `=` (`@sched_feat.NO_NAME` and `@cmdline.nosmt` need no `=`), and a `+` begins a patch only before a
+name like that of a patch, an existing file, `lore:` and a message id, the name of patches that come with the
 lab, or that of a layout (`layout-2`).
 """
 
@@ -38,7 +38,7 @@ _PREFIXED: tuple[Kind, ...] = ("worktree", "src", *PACKAGED, "file", "https", "h
 _PATHS: tuple[Kind, ...] = ("worktree", "file")
 _BUILT: tuple[Kind, ...] = ("rev", "worktree", "src")
 
-_START = r"(?=[A-Za-z_][\w./-]*=|sched_feat\.\w+(?:[,@%]|$))"
+_START = r"(?=[A-Za-z_][\w./-]*=|(?:sched_feat|cmdline|sysctl|cgroup|debugfs|env|mthp)\.[\w./-]+(?:[,@%]|$))"
 _SUFFIX = re.compile(rf"@{_START}|%(?=\w+=)")
 _NEXT_SETTING = re.compile(rf",{_START}")
 _NEXT_SYMBOL = re.compile(r",(?=\w+=)")
@@ -254,9 +254,11 @@ def _symbol(part: str) -> Pair:
 def _setting(part: str) -> Pair:
     """Check one setting, and give it its long name. `sched_feat.NO_X` is short for `sched_feat.X=0`."""
     key, sign, value = part.partition("=")
-    if not sign:
+    if not sign and key.startswith("sched_feat."):
         name = key.removeprefix("sched_feat.")
         key, value = f"sched_feat.{name.removeprefix('NO_')}", "0" if name.startswith("NO_") else "1"
+    elif not sign and not key.startswith("cmdline."):
+        raise UserError(f"{key} has no value", hint=f"write {key}=VALUE")
     check_setting(key, value)
     return _SHORT.get(key, key), value
 

@@ -52,6 +52,7 @@ def test_a_scheduler_s_feature_is_on_or_off() -> None:
     ("text", "settings"),
     [
         ("cmdline.isolcpus=1,2,cmdline.nosmt=", {"cmdline.isolcpus": "1,2", "cmdline.nosmt": ""}),
+        ("cmdline.threadirqs,cmdline.nosmt", {"cmdline.threadirqs": "", "cmdline.nosmt": ""}),
         ("env.A=b.c=1:d=3,thp=madvise", {"env.A": "b.c=1:d=3", "thp": "madvise"}),
         ("env.EMPTY=", {"env.EMPTY": ""}),
         ("debugfs.sched/preempt=full,cgroup.cpu.max=5 10", {"debugfs.sched/preempt": "full", "cgroup.cpu.max": "5 10"}),
@@ -123,6 +124,8 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6.12@hugepages=-1", "hugepages=-1", "whole number"),
         ("v6.12@hugepages=²", "hugepages", "whole number"),
         ("v6.12@sysctl.vm.x=", "no value", ""),
+        ("v6.12@sysctl.vm.x", "sysctl.vm.x has no value", "sysctl.vm.x=VALUE"),
+        ("deb:6.12@thp=never,env.A", "env.A has no value", "env.A=VALUE"),
         ("v6.12@sysctl.../etc/x=1", "sysctl", "swappiness"),
         ("v6.12@cmdline.a=b c", "no spaces", "each by itself"),
         ("v6.12@thp=never@thp=always", "given twice", ""),
