@@ -25,10 +25,11 @@ from lab.kernels.kernel import KernelSpec
 
 DIFF = (
     "-c", r"diff.default.xfuncname=!^[A-Za-z_0-9]+:" "\n" "^([A-Za-z_].*)$",
-    "diff", "--unified=0", "--inter-hunk-context=2", "--no-renames", "--no-ext-diff", "--no-textconv", "--histogram",
-    "--no-color",
+    "diff", "--unified=0", "--no-renames", "--no-ext-diff", "--no-textconv", "--histogram", "--no-color",
 )  # fmt: skip
 """The options of git for hunks of which each names its function: without them git takes a label for one."""
+_FUSED = "--inter-hunk-context=2"
+"""Between distant releases, lines so close together are one hunk: they hardly build without each other."""
 _MOST_TRACED = 40
 _LARGE = 0.05
 _OF_KBUILD = ("Makefile", "Kbuild", "Kconfig")
@@ -83,7 +84,8 @@ class Sources:
         found: list[Hunk] = []
         for start in range(0, len(chosen), 400):
             pathspecs = [f":(literal){name}" for name in chosen[start : start + 400]]
-            found += hunks.parse(repo.git(*DIFF, *ids, "--", *pathspecs, env=env) + "\n")
+            options = (*DIFF, _FUSED) if len(chosen) > MOST_FILES else DIFF
+            found += hunks.parse(repo.git(*options, *ids, "--", *pathspecs, env=env) + "\n")
         made = Difference(
             old_tree=ids[0], new_tree=ids[1], hunks=found, functions=dict(functions), files=len([n for n in names if n])
         )

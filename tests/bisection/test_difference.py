@@ -72,6 +72,16 @@ def test_the_answer_is_shown_in_every_format(bisector: Bisector) -> None:
     assert bisector.run("log") == 0 and bisector.printed.startswith("# lab bisect --old")
 
 
+@pytest.mark.parametrize(("files", "lines"), [(1, 1), (65, 2)])
+def test_lines_that_are_close_are_one_hunk_between_distant_releases(bisector: Bisector, files: int, lines: int) -> None:
+    """A remark beside the costly line is a hunk of its own only if few files differ."""
+    old = {f"mm/far{number}.c": "int a;\n" for number in range(files - 1)} | {"mm/slow.c": "// old\n\n\tcost 100\n"}
+    new = {f"mm/far{number}.c": "int b;\n" for number in range(files - 1)} | {"mm/slow.c": "// new\n\n\tcost 130\n"}
+    (found,) = by(bisector, "hunks", (commit(bisector.tree, old), commit(bisector.tree, new))).changes
+    assert found.hunks is not None and found.hunks.files == ["mm/slow.c"] and found.hunks.hunks == 1
+    assert sum(line.startswith("+") and not line.startswith("+++") for line in found.hunks.diff) == lines
+
+
 def test_two_files_are_independent_parts_with_their_shares(bisector: Bisector) -> None:
     old = {"mm/one.c": text("cost 100", "q"), "fs/two.c": text("cost 100", "q")}
     new = {"mm/one.c": text("cost 120", "Q"), "fs/two.c": text("cost 160", "Q")}
