@@ -60,11 +60,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Found:
-    """The end of a search. share: of all parts together. smallest: False if the search gave up before that."""
+    """The end of a search. share: of all parts together. smallest: False if the search gave up before that.
+
+    tried: False if some hunks, or files, were never left out alone: those before them did not build without each other.
+    """
 
     parts: list[Part]
     share: float
     smallest: bool = True
+    tried: bool = True
 
 
 @dataclass
@@ -94,7 +98,8 @@ class Search:
             mix = self._smallest(mix, share)
             own = self._result(mix, 1, "the smallest set").share  # differs by the tolerance at most
             share = share if own is None else own
-            return Found(self._parts(mix, share), share)
+            parts, rests = self._parts(mix, share), self._rests(mix).values()
+            return Found(parts, share, tried=all(not rest or mix_name(rest) in self.results for rest in rests))
         except _GivenUp:
             return Found([Part(self._best, share)], share, smallest=False)
 
@@ -213,10 +218,9 @@ class Search:
 
     def _parts(self, mix: Mix, share: float) -> list[Part]:
         """The parts of a minimal mix. Most losses were measured when it was made smaller."""
-        groups = {str(number): [number] for number in sorted(mix)} if self.hunks else self._by_path(mix)
-        if len(groups) == 1:
+        rests = self._rests(mix)
+        if len(rests) == 1:
             return [Part(mix, share)]
-        rests = {name: mix - frozenset(numbers) for name, numbers in groups.items()}
         losses: dict[str, float] = {}
         # The tried mixes come first: an undecided one makes all of them one part.
         for name in sorted(rests, key=lambda name: mix_name(rests[name]) not in self.results):
@@ -228,12 +232,17 @@ class Search:
         sets = delta.independent(losses, share, max(self.tolerance, abs(share) / 5))
         if len(sets) == 1:
             return [Part(mix, share)]
-        parts = [_union(groups, names) for names in sets]
+        parts = [mix - mix.intersection(*(rests[name] for name in names)) for names in sets]
         # Each by itself: the proof compares these kernels.
         alone = [self._result(part, len(parts) - i, "one part by itself").share for i, part in enumerate(parts)]
         if any(share is None for share in alone):
             return [Part(mix, share)]
         return [Part(part, one or 0.0) for part, one in zip(parts, alone, strict=True)]
+
+    def _rests(self, mix: Mix) -> dict[str, Mix]:
+        """A mix without each of its hunks, or files."""
+        groups = {str(number): [number] for number in sorted(mix)} if self.hunks else self._by_path(mix)
+        return {name: mix - frozenset(numbers) for name, numbers in groups.items()}
 
 
 class _GivenUp(Exception):

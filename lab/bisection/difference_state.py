@@ -104,7 +104,10 @@ class DifferenceState(ExactState):
         """Say how much of the change a mix takes back."""
         reading = self.mixes[commit]
         share = self.share(reading)
-        return f"not decided: {reading.why}" if share is None else f"takes {100 * share:.1f} % of the change back"
+        if share is None:
+            why = reading.errors[0].partition("/src/")[2] if reading.errors else ""
+            return f"not decided: {why or reading.why}"
+        return f"takes {100 * share:.1f} % of the change back"
 
     def remaining(self) -> Remaining:
         """An estimate: each further mix takes as long as the earlier ones."""
@@ -152,7 +155,7 @@ class DifferenceState(ExactState):
                 share=part.share,
                 diff=difference.diff(part.mix),
                 functions=sorted(frozenset().union(*(hunk.functions for hunk in hunks))),
-                smallest=self.found.smallest,
+                smallest=self.found.smallest and self.found.tried,
             ),
         )
 

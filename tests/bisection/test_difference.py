@@ -104,6 +104,7 @@ def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch
     assert found.hunks is not None and sorted(found.hunks.files) == ["fs/pipe.c", "include/pipe.h"]
     assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
     assert any("undeclared" in step.why for step in answer.skipped)
+    assert "not decided: fs/pipe.c:" in bisector.said, "not the way to the lab's own folder"
 
 
 def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisector) -> None:

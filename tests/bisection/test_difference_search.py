@@ -197,6 +197,17 @@ def test_a_hunk_behind_a_header_is_found_with_it() -> None:
     assert kernels.builds <= 12
 
 
+@pytest.mark.parametrize("count", [4, 12])
+def test_hunks_that_were_never_left_out_alone_are_said(count: int) -> None:
+    """None builds without the others, so the search gives up after a few."""
+    hunks = [*plain(100, 2), *(hunk("fs/pipe.c", 10 * at, f"old{at}", f"new{at}") for at in range(1, count + 1))]
+    mine = frozenset(range(200, 200 + count))
+    needs = {number: (200 + (number - 199) % count, f"name{number}") for number in mine}
+    found = Kernels(difference(hunks, {}), {mine: 1.0}, needs=needs).search()
+    assert [part.mix for part in found.parts] == [mine] and found.smallest
+    assert found.tried == (count == 4)
+
+
 def test_a_hunk_that_cannot_be_built_is_left_out() -> None:
     """As with one whose types changed elsewhere: the rest of its file shows the change."""
     made = behind_a_header(100)
