@@ -26,7 +26,11 @@ def mix_name(mix: Mix) -> str:
 
 
 MOST_FILES, ENOUGH = 64, 0.75
-"""With more differing files, a mix that takes this part of the change back is enough: hardly anything more builds."""
+"""With more differing files, a mix that takes this part of the change back is enough: hardly anything more builds.
+
+Half is enough when the functions that changed were tried: whole files need the headers of their release, and with those
+all of the kernel is compiled again.
+"""
 
 MOST_REPAIRS, MORE_REPAIRS, HALF = 8, 2, 0.5
 """Builds that are spent on one mix that does not build, and on one after a mix that took half of the change back."""
@@ -134,7 +138,8 @@ class Search:
         tiers = [*inside, *suspects.tiers(self.difference)]
         for number, tier in enumerate(tiers):
             last = number == len(tiers) - 1
-            if many and (best[1] > ENOUGH or (last and best[0])):
+            enough = HALF if inside and number >= len(inside) else ENOUGH
+            if many and (best[1] > enough or (last and best[0])):
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
             repairs = MORE_REPAIRS if best[1] > HALF else MOST_REPAIRS

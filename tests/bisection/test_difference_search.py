@@ -146,6 +146,14 @@ def test_a_commit_that_renames_functions_and_has_one_guilty_hunk() -> None:
     assert kernels.builds <= 12 and kernels.failed == 0
 
 
+def test_half_of_the_change_is_enough_between_distant_releases_once_the_functions_were_tried() -> None:
+    hunks = [*plain(100, 2), hunk("kernel/futex.c", 10, "hash();", "hash(mm);", function="futex_wake")]
+    kernels = Kernels(difference(hunks, {"futex_wake": 0.6}), {frozenset([200]): 0.6, frozenset([41]): 0.4})
+    found = kernels.search()
+    assert [(set(part.mix), part.share) for part in found.parts] == [({200}, 0.6)]
+    assert kernels.builds == 1
+
+
 def test_the_share_is_that_of_the_hunks_that_are_named() -> None:
     kernels = Kernels(difference(plain(30, 2)), {frozenset([8]): 0.96, frozenset([41]): 0.04})
     found = kernels.search()
