@@ -21,7 +21,7 @@ _MISSING = re.compile(
     r"storage size|not defined|No such file"
 )
 _WORD = re.compile(r"[A-Za-z_]\w+")
-_PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?error:")
+_PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?[eE]rror:")
 _TARGET = re.compile(r"No rule to make target '([^']+)\.o'")
 
 _KEYWORDS = {"char", "const", "enum", "int", "long", "short", "static", "struct", "union", "unsigned", "void"}
@@ -162,7 +162,7 @@ class Complaint(NamedTuple):
 
 
 def complaint(errors: Sequence[str]) -> Complaint:
-    """The names in the errors of compilers, linkers and make."""
+    """The names in the errors of compilers, assemblers, linkers and make."""
     missing = [line for line in errors if _MISSING.search(line)]
     twice = [line for line in errors if "redefinition of" in line]
     others = [line for line in errors if line not in (*missing, *twice)]

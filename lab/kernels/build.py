@@ -518,18 +518,18 @@ def is_input(path: str) -> bool:
 _SOURCE_FILE = re.compile(rb"\.\./src/([^\s\\):]+)")
 """A file of the worktree as kbuild notes it, from the build folder beside it."""
 
-_ERROR = re.compile(r"^.*(?:(?:fatal )?error: |undefined reference to|\*\*\* No rule to make).*$", re.MULTILINE)
+_ERROR = re.compile(r"^.*(?:(?:fatal )?[eE]rror: |undefined reference to|\*\*\* No rule to make).*$", re.MULTILINE)
 
 
 def errors(log: str, most: int = 40) -> list[str]:
-    """The errors of compilers and linkers in a build log, each once, and the files that make cannot make."""
+    """The errors of compilers, assemblers and linkers in a build log, each once, and the files that make cannot make."""
     return list(dict.fromkeys(match.strip() for match in _ERROR.findall(log)))[:most]
 
 
 def first_error(log: str) -> str | None:
     """The line of a build log that explains the failure: the first error of a compiler, else make's own."""
     for pattern in (
-        r"^.*(?:fatal )?error: .*$",
+        r"^.*(?:fatal )?[eE]rror: .*$",  # an assembler writes it large
         r"^.*undefined reference to.*$",
         r"^.*\*\*\* (?!.*Error \d).*$",
         r"^.*\*\*\*.*$",

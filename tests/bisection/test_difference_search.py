@@ -171,6 +171,11 @@ def test_the_largest_changes_of_the_kernel_are_named() -> None:
     assert suspects.named({}) == {}
 
 
+def test_an_assembler_names_its_place_and_symbol() -> None:
+    said = suspects.complaint(["../src/lib/memset.S:70: Error: symbol `__export_memset' is already defined"])
+    assert (said.places, said.names) == ([("../src/lib/memset.S", 70)], ["__export_memset"])
+
+
 def test_two_files_that_are_independent_each_have_their_share() -> None:
     kernels = Kernels(difference(plain(30, 2)), {frozenset([8]): 0.7, frozenset([41]): 0.3})
     found = kernels.search()

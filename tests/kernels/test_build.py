@@ -382,6 +382,11 @@ def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, h
             "mm/a.c:4:1: error: later\nmake[3]: *** [scripts/Makefile.build:229: mm/a.o] Error 1\n",
             "mm/a.c:3:9: error: 'x' undeclared",
         ),
+        (
+            "  AS      lib/m.o\nlib/m.S: Assembler messages:\nlib/m.S:7: Error: symbol `m' is already defined\n"
+            "make[3]: *** [scripts/Makefile.build:357: lib/m.o] Error 1\n",
+            "lib/m.S:7: Error: symbol `m' is already defined",
+        ),
         ("ld: in `f':\na.c:(.text): undefined reference to `g'\n", "a.c:(.text): undefined reference to `g'"),
         (
             "make[1]: *** No rule to make target 'b.o', needed by 'a'.  Stop.\nmake: *** [all] Error 2\n",
