@@ -522,7 +522,7 @@ _ERROR = re.compile(r"^.*(?:(?:fatal )?[eE]rror: |undefined reference to|\*\*\* 
 
 
 def errors(log: str, most: int = 40) -> list[str]:
-    """The errors of compilers, assemblers and linkers in a build log, each once, and the files that make cannot make."""
+    """The errors of compilers, assemblers and linkers in a build log, each once, and the files that make lacks."""
     return list(dict.fromkeys(match.strip() for match in _ERROR.findall(log)))[:most]
 
 
