@@ -25,7 +25,7 @@ from lab.guests import image as guest_image
 from lab.guests.image import Image
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm, RunningGuests
-from lab.kernels import architecture
+from lab.kernels import architecture, parameters
 from lab.kernels.kernel import Kernel, common_machine, resolve
 from lab.kernels.spec import MOUNT
 from lab.workloads import selection
@@ -208,13 +208,14 @@ def _found_clocked(bench: Bench, cases: Sequence[Case], arm: Arm) -> str:
 
 
 def check_guest(workload: Workload, cases: Sequence[Case], arms: Sequence[Arm], image: tuple[Image, Path]) -> None:
-    """Refuse memory, huge pages, kconfig options or names of cases that cannot work, by a `UserError`."""
+    """Refuse memory, huge pages, kconfig, kernel parameters or names of cases that cannot work, by a `UserError`."""
     for case in cases:
         workload.require_memory(case)
         _require_name(workload, case, image[1] / "root")
     for arm in arms:
         _require_hugepages(workload, arm)
         _require_kconfig(workload, cases, arm)
+        _require_parameters(arm)
 
 
 def _require_hugepages(workload: Workload, arm: Arm) -> None:
@@ -238,6 +239,21 @@ def _require_kconfig(workload: Workload, cases: Sequence[Case], arm: Arm) -> Non
             raise UserError(
                 f"workload {workload.name} needs {option}, which is {how} in {arm.kernel.spec.text}",
                 hint=_what_to_do(arm.kernel, option),
+            )
+
+
+def _require_parameters(arm: Arm) -> None:
+    """The kernel must know each parameter of its command line. Those of a file system's module are not in its image."""
+    vmlinux = arm.kernel.vmlinux
+    for key in arm.settings:
+        name = key.removeprefix("cmdline.")
+        if vmlinux is None or name == key or ("." in name and MOUNT in arm.settings):
+            continue
+        if not parameters.is_known(vmlinux, name):
+            raise UserError(
+                f"{arm.name} arm ({arm.kernel.spec.text}): nothing in this kernel is called {name}, "
+                f"so {key} has no effect",
+                hint=parameters.similar(vmlinux, name) or "leave it out, or choose a kernel that has it",
             )
 
 

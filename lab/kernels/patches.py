@@ -37,7 +37,7 @@ _BASE = re.compile(rb"^base-commit: ([0-9a-f]{12,40})", re.MULTILINE)
 
 
 class Patch(NamedTuple):
-    """One diff. name: its file, and its mail if the file has several. base: the commit that its author made it for."""
+    """One diff. name: its file, and the subject of its mail. base: the commit that its author made it for."""
 
     name: str
     title: str
@@ -219,7 +219,7 @@ def _series(thread: Sequence[_Mail], name: str, version: int) -> list[Patch]:
 
 def _patch(mail: _Mail, name: str, thread: Sequence[_Mail]) -> Patch:
     texts = [one.text for one in thread if one.version == mail.version] or [mail.text]
-    return Patch(f"{name} ({mail.subject})" if thread[1:] else name, mail.subject or name, mail.diff, _base(texts))
+    return Patch(f"{name} ({mail.subject})" if mail.subject else name, mail.subject or name, mail.diff, _base(texts))
 
 
 def _base(texts: Sequence[bytes]) -> str:

@@ -18,6 +18,7 @@ from lab.workloads import selection
 from lab.workloads.spec import Workload
 
 from ..fakes.guest import IMAGE, WORKLOAD, kernel, write_workload
+from ..fakes.kernel_image import elf
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -107,3 +108,16 @@ def test_a_name_that_the_program_does_not_list_is_refused(tmp_path: Path, monkey
     with pytest.raises(UserError, match="workload mine has no case 'maloc'") as caught:
         check(chosen, ("maloc",))
     assert caught.value.hint == "did you mean malloc?"
+
+
+def test_a_kernel_must_know_the_parameters_of_its_command_line(tmp_path: Path) -> None:
+    vmlinux = tmp_path / "vmlinux"
+    vmlinux.write_bytes(elf() + b"\0rcupdate.rcu_expedited\0")
+    chosen, which = workload(tmp_path, ""), dataclasses.replace(kernel("test"), vmlinux=vmlinux)
+    check(chosen, which=which, **{"cmdline.rcupdate.rcu_expedited": "1", "sysctl.vm.swappiness": "1", "env.A": "1"})
+    check(chosen, which=which, **{"cmdline.ext4.debug": "1", "mount.fs": "ext4"})
+    with pytest.raises(UserError, match=r"so cmdline\.rcupdate\.expedited has no") as caught:
+        check(chosen, which=which, **{"cmdline.rcupdate.expedited": "1"})
+    assert caught.value.hint == "did you mean rcupdate.rcu_expedited?"
+    with pytest.raises(UserError, match="nothing in this kernel is called nosuch"):
+        check(chosen, which=which, **{"cmdline.nosuch": ""})

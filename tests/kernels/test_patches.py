@@ -130,6 +130,7 @@ def test_every_form_of_a_patch_gives_the_tree_of_git_am(linux: Path, forms: dict
         (gzip.compress(ONE)[:200], "is damaged", ""),
         (FIRST.replace("+= 3", "+= 4").encode(), "mm/mmap.c, the hunk at line 3", "fits only roughly"),
         (COVER + ONE.replace(b"+= 3", b"+= 4") + TWO, "([PATCH v2 1/2] one) does not apply", "it is for 0123456789ab"),
+        (patch("one", FIRST, "") + patch("bad", FIRST.replace("+= 3", "+= 4"), ""), "(bad) does not apply", ""),
         (FIRST.replace("\t", "    ").encode(), "the hunk at line 3", "only white space differs"),
         (FIRST.replace("-3,5 +3,6", "-3,6 +3,7").encode(), "does not apply", "line numbers of its hunks are wrong"),
         (FIRST.replace("a/mm", "mm").replace("b/mm", "mm").encode(), "does not apply", "lack the a/ and b/"),
