@@ -189,7 +189,8 @@ class Search:
         if not self.hunks:
             return mix
         ordered = suspects.by_suspicion(self.difference, mix)
-        likely = set(suspects.likely(self.difference, mix))
+        # If no function is named, hunks of comments are the least likely ones.
+        likely = set(suspects.likely(self.difference, mix)) or {one for one in mix if self.difference.words[one]}
         groups = {str(group[0]): group for group in suspects.clusters(self.difference, ordered)}
         mix = self._minimal(groups, share, "hunks that share names", lambda name: bool(likely & set(groups[name])))
         ordered = suspects.by_suspicion(self.difference, mix)

@@ -171,6 +171,16 @@ def test_the_largest_changes_of_the_kernel_are_named() -> None:
     assert suspects.named({}) == {}
 
 
+def test_without_named_functions_all_remarks_are_left_out_at_once() -> None:
+    hunks = plain(4, 20)
+    guilty = 33
+    hunks[guilty] = hunk("mm/file1.c", 140, "char name[8];", "char name[800];")
+    hunks[5] = hunk("mm/file0.c", 60, "if (!pages)", "if (pages == NULL)")
+    kernels = Kernels(difference(hunks), {frozenset([guilty]): 1.0})
+    assert [part.mix for part in kernels.search().parts] == [{guilty}]
+    assert kernels.builds <= 4
+
+
 def test_an_assembler_names_its_place_and_symbol() -> None:
     said = suspects.complaint(["../src/lib/memset.S:70: Error: symbol `__export_memset' is already defined"])
     assert (said.places, said.names) == ([("../src/lib/memset.S", 70)], ["__export_memset"])
