@@ -184,8 +184,9 @@ class Search:
 
     def _smallest(self, mix: Mix, share: float) -> Mix:
         """A mix of the same share that needs each of its files, or hunks."""
-        paths = self._by_path(mix)
-        mix = self._minimal(paths, share, "files", lambda path: bool(suspects.likely(self.difference, paths[path])))
+        if not self.hunks or self.difference.one_sided is None:  # else groups of hunks know what needs each other
+            paths = self._by_path(mix)
+            mix = self._minimal(paths, share, "files", lambda path: bool(suspects.likely(self.difference, paths[path])))
         if not self.hunks:
             return mix
         ordered = suspects.by_suspicion(self.difference, mix)

@@ -182,14 +182,9 @@ def require_the_same(resumed: Answer, whole: Answer) -> None:
 
 def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one whose kernel does not build: the search asks for the same mixes in the same order."""
-    ends = (
-        commit(
-            bisector.tree, {"mm/a.c": text("cost 100", "q", "uses old"), "mm/b.h": text("has old"), "mm/c.c": "c\n"}
-        ),
-        commit(
-            bisector.tree, {"mm/a.c": text("cost 130", "Q", "uses new"), "mm/b.h": text("has new"), "mm/c.c": "C\n"}
-        ),
-    )
+    old = {"mm/a.h": text("has spare"), "mm/b.c": text("cost 100", "quiet"), "mm/c.c": text("one", "two", "three")}
+    new = {"mm/a.h": text("empty"), "mm/b.c": text("cost 130", "Quiet"), "mm/c.c": text("gone spare", "Two", "Three")}
+    ends = commit(bisector.tree, old), commit(bisector.tree, new)
     whole, append = by(bisector, "hunks", ends), Journal.append
     assert whole.skipped and len(whole.path) >= 4
     for stop in range(1, 4 + len(whole.path)):
