@@ -252,10 +252,10 @@ class Cpus(click.ParamType["int | tuple[int, ...]"]):
 
 _GROUPS = {
     "Kernels": "base test arch spec kernel kernels settings against tree cc base_cc test_cc layout",
-    "Workload": "workload suite exec base_program file clocked metric",
+    "Workload": "workload suite exec base_program file clocked cpus metric",
     "Evidence": "mode threshold seeds max_seeds budget fail_on require_verdict watch",
     "Exact mode": "model machine robust explain cluster share",
-    "Live mode": "accel cpus iterations numa duet rounds max_rounds perf perf_record",
+    "Live mode": "accel iterations numa duet rounds max_rounds perf perf_record",
     "Result": "result resume output cache_key as_json quiet",
 }
 """The groups of a measurement's options in its help, by their names in the program. All others come last."""
@@ -468,7 +468,7 @@ def live_guest() -> Decorator:
             "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
             help="Live mode: KVM if a guest boots under it; tcg is slow, and its times are an emulator's.",
         ),
-        click.option("--cpus", type=Cpus(), help="vCPUs of a guest (default: the workload's own)."),
+        click.option("--cpus", type=Cpus(), help="vCPUs of a guest (the workload's own); exact mode: or a list."),
         click.option(
             "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (3, or as measured)."
         ),

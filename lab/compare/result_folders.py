@@ -174,8 +174,10 @@ def kept(folder: Path, progress: Progress) -> Iterator[None]:
 
 
 def _is_impossible(error: BaseException) -> bool:
-    """True if the request itself is wrong, so that going on would end alike."""
-    return isinstance(error, UserError) or (isinstance(error, GuestFailed) and error.kind.blames == "request")
+    """True if the request or its program is wrong, so that going on would end alike."""
+    return isinstance(error, UserError) or (
+        isinstance(error, GuestFailed) and error.kind.blames in ("request", "workload")
+    )
 
 
 def _is_empty(folder: Path) -> bool:

@@ -22,7 +22,7 @@ from lab.core import paths, process, records
 from lab.core.errors import UserError
 from lab.core.locks import make_once
 from lab.core.process import CommandFailed
-from lab.guests.initrd import LOADERS, MissingFile, closure, interpreter
+from lab.guests.initrd import LOADERS, MissingFile, closure
 from lab.workloads import selection
 from lab.workloads.spec import GUEST_FOLDER
 
@@ -144,11 +144,17 @@ def command_workload(
     return target
 
 
-def _found(name: str) -> Path:
-    """A program by its path or by PATH, as the loader sees it: `$ORIGIN` is the folder of its real file."""
+def _found(name: str, script: str = "") -> Path:
+    """A program by its path or by PATH, as the loader sees it: `$ORIGIN` is the folder of its real file.
+
+    script: the name of the script that it interprets, if it does.
+    """
     found = shutil.which(name)
+    if found is None and Path(name).is_file():
+        raise UserError(f"{name} is not executable", hint=f"chmod +x {shlex.quote(name)}")
     if found is None:
-        raise UserError(f"there is no program {name!r} on this host", hint="give its path, or install it")
+        needed = f", the interpreter of {script}" if script else ""
+        raise UserError(f"there is no program {name!r} on this host{needed}", hint="give its path, or install it")
     return Path(found).absolute()
 
 
@@ -176,13 +182,13 @@ def _start(program: Path, name: str = "") -> _Started:
     if not start.startswith(b"#!"):
         return _with_libraries(program, inside, own)
     argv = start[2:].partition(b"\n")[0].decode(errors="replace").split(maxsplit=1)
-    word, rest = (argv[0], argv[1:]) if argv else (interpreter(start), [])
+    word, rest = (argv[0], argv[1:]) if argv else ("sh", [])
     if PurePosixPath(word).name == "env":
         words = (rest or [""])[0].removeprefix("-S").split()
         word, rest = (words[0], words[1:]) if words else ("sh", [])
     if PurePosixPath(word).name in _SHELLS:
         return _Started([f"{GUEST_FOLDER}/{inside}"], own, {})
-    runs = _start(_interpreter(_found(word)))
+    runs = _start(_interpreter(_found(word, program.name)))
     return _Started([*runs.words, *rest, f"{GUEST_FOLDER}/{inside}"], {**runs.files, **own}, runs.env)
 
 

@@ -133,6 +133,7 @@ def test_a_result_that_is_written_to_is_not_deleted() -> None:
         (KeyboardInterrupt(), "stopped; 1 run is kept. To go on: lab ab --resume "),
         (GuestFailed(GuestFailure.PANIC, "it panicked"), "stopped; 1 run is kept. To go on: lab ab --resume "),
         (GuestFailed(GuestFailure.REFUSED, "no such setting"), ""),
+        (GuestFailed(GuestFailure.WORKLOAD, "it exited with status 3"), ""),
         (UserError("no such case"), ""),
     ],
 )

@@ -95,6 +95,11 @@ def test_a_script_comes_with_its_interpreter(here: Path, line: str, started: lis
     assert library is None or any(name.endswith(library) for name in brought)
 
 
+def test_a_script_whose_first_line_names_nothing_is_the_shells(here: Path) -> None:
+    workload, (case,) = selection.select(str(command_workload(script(here, "it", "#!"))))
+    assert workload.command(case)[-1] == "/workload/bin/it"
+
+
 def test_python_runs_from_the_library_that_is_brought(here: Path) -> None:
     text = "import json; print(json.dumps(json.__file__))"
     folder = command_workload(script(here, "it.py", f"#!{sys.executable}", text))
@@ -135,6 +140,14 @@ def test_a_program_finds_its_libraries_as_on_the_host(here: Path, monkeypatch: p
 def test_what_cannot_be_run_is_refused(command: str, files: list[Path], said: str) -> None:
     with pytest.raises(UserError, match=said):
         command_workload(command, files)
+
+
+def test_a_script_that_cannot_start_is_named(here: Path) -> None:
+    with pytest.raises(UserError, match="no program '/no/ruby' on this host, the interpreter of it"):
+        command_workload(script(here, "it", "#!/no/ruby"))
+    (here / "it").chmod(0o644)
+    with pytest.raises(UserError, match="it is not executable"):
+        command_workload("./it")
 
 
 def test_a_command_excludes_workloads_and_suites(capsys: pytest.CaptureFixture[str]) -> None:
