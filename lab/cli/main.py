@@ -25,7 +25,7 @@ from click.shell_completion import (
 )
 
 from lab import __version__
-from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided
+from lab.core.errors import BuildFailed, GuestFailed, LabError, Undecided, UserError
 
 # `git bisect run` takes this status for "stop", and for no verdict on the commit.
 _SKIP, _ABORT = 125, 128
@@ -183,7 +183,13 @@ def _require_streams() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit status."""
-    if ("bisect", "step") in pairwise(arguments):
+    for_git = ("bisect", "step") in pairwise(arguments)
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        click.echo("lab: the current folder has been deleted; change to another one", err=True)
+        return _ABORT if for_git else UserError.exit_status
+    if for_git:
         return _run_for_git(arguments)
     try:
         status = _complete(arguments)

@@ -372,3 +372,15 @@ def test_explain_takes_kernels_only_in_place_of_a_result(capsys: pytest.CaptureF
         assert "--base and --test go with --cpu and without a result" in capsys.readouterr().err
     assert main.run(["explain"]) == 2
     assert "Missing argument 'ID'" in capsys.readouterr().err
+
+
+def test_a_deleted_current_folder_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert main.run(["ab", "deb:6.1", "deb:6.12"]) == 2
+    assert capfd.readouterr().err == "lab: the current folder has been deleted; change to another one\n"
+    assert main.run(["bisect", "step", "--help"]) == 128
