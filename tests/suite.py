@@ -44,6 +44,9 @@ TOOLS = ("binutils", "gcc", "libc6-dev", "make", "qemu-system-x86")
 LAST_TEST_S = 60.0
 """How long the last test of a shard may go on after the deadline."""
 
+MACHINE_LOST = 75  # EX_TEMPFAIL of sysexits.h
+"""The status of tests whose emulated machine panicked or hung: QEMU's emulation of KVM loses a CPU now and then."""
+
 _GRACE_S = 4.0
 _CUT_OFF = 124  # the status of timeout(1)
 _NO_TEST = 5  # that of pytest, if all tests passed before
@@ -242,11 +245,21 @@ def test(table: Table, logs: Path) -> list[Ended]:
 
 
 def shard(one: Shard, logs: Path, deadline: float | None = None) -> Ended:
-    """Run what has not passed yet of a shard.
+    """Run what has not passed yet of a shard, once more if its emulated machine was lost.
 
     deadline: on the monotonic clock. No test starts after it, and one that goes on for a minute more is cut off.
     """
     _install(one)
+    ended = _rest(one, logs, deadline)
+    if ended.status == MACHINE_LOST:
+        print(f"{'':<14}its emulated machine was lost: the tests that had not passed run once more", flush=True)
+        first, ended = ended, _rest(one, logs, deadline)
+        ended.seconds += first.seconds
+        ended.cpu_s += first.cpu_s
+    return ended
+
+
+def _rest(one: Shard, logs: Path, deadline: float | None) -> Ended:
     record = STORE / "passed" / f"{key_of(one)[:24]}.txt"
     record.parent.mkdir(parents=True, exist_ok=True)
     before = logs / f"{one.name}.passed"

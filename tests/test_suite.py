@@ -90,6 +90,34 @@ def test_a_test_that_goes_on_after_the_deadline_is_cut_off(
     assert "cut off" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_a_lost_machine_left_runs_once_more(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "STORE", tmp_path / "store")
+    for name in ("LAB_TEST_PASSED", "LAB_TEST_RECORD", "LAB_TEST_DEADLINE", "LAB_REQUIRE_BROWSER"):
+        monkeypatch.setenv(name, "")  # and so restored
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
+    (tmp_path / "test_machine.py").write_text(_LOST.format(found=str(tmp_path / "found"), status=suite.MACHINE_LOST))
+    lost = Shard(name="lost", tests=(str(tmp_path),), marks="not guest", minutes=1, paths=(), workers=1)
+    (tmp_path / "found").write_text(str(times))
+    ended = suite.shard(lost, tmp_path)
+    said = capsys.readouterr().out
+    assert ended.status == (0 if times == 1 else suite.MACHINE_LOST), said
+    assert said.count("the console's end") == times and "1 of its tests had passed before" in said
+
+
+_LOST = """\
+import pathlib, pytest
+def test_before():
+    pass
+def test_in_the_machine():
+    found = pathlib.Path({found!r})
+    if left := int(found.read_text()):
+        found.write_text(str(left - 1))
+        pytest.exit("the console's end", {status})
+"""
+
 _OUTLIVES = """\
 import subprocess, sys, time
 from tests import suite

@@ -20,11 +20,16 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 from lab.core import cpio
 from lab.core.locks import make_once
 from lab.guests import exact, image
 from lab.kernels import debs, package_lists
+
+from ..suite import MACHINE_LOST
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "kvm"
@@ -36,6 +41,7 @@ _LOOK_S = 30
 _QEMU = "qemu-system-x86_64"
 _QEMU_PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data")
 _LEAST_QEMU = (10, 0)
+_CONSOLE = 8000  # characters
 _LOCKUP = re.compile(r"soft lockup - CPU#\d+ stuck for \d{3,}s")
 _SERVER = """\
 mount -o remount,rw / 2>/dev/null
@@ -102,7 +108,10 @@ class Machine:
         run = shlex.join(["env", "--default-signal=INT", *argv])
         script = [f"echo $$ >{SHARE / str(self._count)}.pid", *exports, f"cd {shlex.quote(cwd)}", f"exec {run}"]
         (self.folder / f"{self._count}.sh").write_text("\n".join(script) + "\n")
-        self._control.sendall(b"%d\n" % self._count)
+        try:
+            self._control.sendall(b"%d\n" % self._count)
+        except OSError:
+            self._lost("is gone")
         return self._count
 
     def wait(self, number: int, timeout_s: float = 7200) -> subprocess.CompletedProcess[str]:
@@ -150,19 +159,23 @@ class Machine:
             try:
                 piece = self._control.recv(4096)
             except TimeoutError:
-                self._require_no_lockup()
+                if _LOCKUP.search(self._console()):
+                    self._lost("hangs")
                 assert time.monotonic() < deadline, f"the machine does not answer; see {self.folder}"
                 continue
-            assert piece, f"the machine is gone: {(self.folder / 'qemu.log').read_text()}; see {self.folder}"
+            if not piece:
+                self._lost("is gone")
             self._pending += piece
         line, _, self._pending = self._pending.partition(b"\n")
         return line.strip().decode()
 
-    def _require_no_lockup(self) -> None:
-        """Fail where the machine's CPUs wait for each other for ever."""
-        console = (self.folder / "console.log").read_text(errors="replace")
-        first = console.find("BUG: soft lockup")
-        assert not _LOCKUP.search(console), f"the machine itself hangs; run it again: {console[first:][:8000]}"
+    def _console(self) -> str:
+        return (self.folder / "console.log").read_text(errors="replace")
+
+    def _lost(self, how: str) -> NoReturn:
+        """End the run of tests, with a status of its own: the emulated machine failed, and no test of the lab."""
+        said = self._console()[-_CONSOLE:] + (self.folder / "qemu.log").read_text(errors="replace")
+        pytest.exit(f"the emulated machine {how}; run the tests again. Its console ends:\n{said}", MACHINE_LOST)
 
 
 def _argv(sockets: Path, folder: Path, program: str, memory_mb: int) -> list[str]:
