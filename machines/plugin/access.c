@@ -5,6 +5,7 @@
  * begins.
  */
 #include "access.h"
+#include "context.h"
 #include "total.h"
 #include "translate.h"
 
@@ -117,8 +118,12 @@ static void settle(enum mode mode)
 
 	account->settled[mode] = now;
 	account->clock += bytes * string_byte_cost();
-	if (!account->mover[mode])
+	/* The rest of a string that was interrupted before the window began. */
+	if (!account->mover[mode]) {
+		if (!aside)
+			unprofiled.modes[mode].bytes += bytes;
 		return;
+	}
 	if (!aside)
 		account->mover[mode]->bytes += bytes;
 	if (bytes >= LONG && !account->known_long[mode]) {
