@@ -73,6 +73,9 @@ _SETUP = "/bin/busybox mkdir -p /sbin /usr/bin /usr/sbin && /bin/busybox --insta
 PROGRAM_OF = "env.PROGRAM_OF"
 """The setting of the arm whose build of the program a guest runs, if there are two: `base` or `head`."""
 
+_OPERATORS = {"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"}
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*")
+
 # Shells that busybox is, which each guest of a command has under its usual names.
 _SHELLS = ("sh", "ash")
 
@@ -96,12 +99,7 @@ def command_workload(
     the command's own. A link made before the measurement leads to either, so both are started by the same words.
     clocked: the program works for a time.
     """
-    try:
-        argv = shlex.split(command)
-    except ValueError as error:
-        raise UserError(f"{command!r} is no command: {error}", hint="quote it as a shell would have it") from error
-    if not argv:
-        raise UserError("the command is empty", hint="e.g. --exec 'sort -n data.txt' --file data.txt")
+    argv = _words(command)
     program = _found(argv[0])
     started = _start(program)
     brought, setup = {**started.files, **_brought(files)}, _SETUP
@@ -142,6 +140,27 @@ def command_workload(
     if not target.is_dir():
         make_once(target, fill)
     return target
+
+
+def _words(command: str) -> list[str]:
+    """The program of a command and its arguments. No shell reads them, so what only a shell understands is refused."""
+    try:
+        argv, unquoted = shlex.split(command), shlex.split(command, posix=False)
+    except ValueError as error:
+        raise UserError(f"{command!r} is no command: {error}", hint="quote it as a shell would have it") from error
+    if not argv:
+        raise UserError("the command is empty", hint="e.g. --exec 'sort -n data.txt' --file data.txt")
+    if for_a_shell := [word for word in unquoted if word in _OPERATORS]:
+        raise UserError(
+            f"{command!r} is run without a shell, which {for_a_shell[0]} needs",
+            hint="write it into a script and run that, with --file for each program and file in it",
+        )
+    if variable := _VARIABLE.match(argv[0]):
+        raise UserError(
+            f"{command!r} begins with a variable, not with a program",
+            hint=f"set it for the guest of a kernel, e.g. deb:6.12@env.{variable[0]}",
+        )
+    return argv
 
 
 def _found(name: str, script: str = "") -> Path:

@@ -71,6 +71,24 @@ def script(here: Path, name: str, first_line: str, text: str = "") -> str:
 
 
 @pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("", "empty"), ("sort 'x", "quotation"), ("sort x > y", "without a shell, which > needs"),
+        ("sort x | uniq && echo", "which | needs"), ("N=1 sort x", "begins with a variable"),
+    ],
+)  # fmt: skip
+def test_what_only_a_shell_understands_is_refused(here: Path, command: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        command_workload(command)
+    assert "\n" not in refused.value.message and refused.value.hint
+
+
+def test_quoted_operators_are_words_of_the_program(here: Path) -> None:
+    workload, (case,) = selection.select(str(command_workload("expr 3 '>' 2")))
+    assert workload.command(case)[-3:] == ["3", ">", "2"]
+
+
+@pytest.mark.parametrize(
     ("line", "started", "library"),
     [
         ("#!/bin/bash -e", ["bin/bash", "-e"], None),
