@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import secrets
@@ -15,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lab.core.errors import HostFailed
+from lab.core import paths
+from lab.core.errors import DiskFull, HostFailed, LabError
 
 logger = logging.getLogger(__name__)
 
@@ -121,15 +123,29 @@ def scratch(
     """A new folder that goes with the block, or with this process if it is killed within it, at any instant.
 
     beside: the folder that it is in, in place of that for temporary files. variable, value: as `swept` has them; the
-    value is the folder without one.
+    value is the folder without one. The log of an error that ends the block is kept.
     """
     folder = (beside or Path(tempfile.gettempdir())) / f"{prefix}{secrets.token_hex(8)}"
     with swept(folder, variable=variable, value=value or str(folder)):
         folder.mkdir(mode=mode)
         try:
             yield folder
+        except LabError as error:
+            if error.log and error.log.is_relative_to(folder):
+                error.log = _kept(error.log)
+            raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kept(log: Path) -> Path | None:
+    """A log's copy in a folder that stays; None if there is no log, or no room for it."""
+    with suppress(OSError, DiskFull):
+        content = log.read_bytes()
+        kept = paths.cache_dir("logs") / f"{log.stem}-{hashlib.sha256(content).hexdigest()[:12]}.log"
+        kept.write_bytes(content)
+        return kept
+    return None
 
 
 def sweep(variable: str, value: str, *folders: str) -> None:

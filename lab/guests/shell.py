@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Thread
 from typing import BinaryIO
 
-from lab.core import cpio, paths, process
+from lab.core import cpio, process
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
 from lab.guests import channel, image
@@ -91,14 +91,14 @@ def run(
                 GuestFailure.HANG,
                 f"the guest of {kernel.spec.text} hung: it did not end within {timeout_s:g} s",
                 hint="if its command needs longer, give it that with --guest-timeout",
-                log=_kept_log(folder, kernel),
+                log=folder / CONSOLE,
             ) from error
         said = (folder / _STATUS).read_text().strip() if (folder / _STATUS).exists() else ""
         if command and not said.isdigit():
             raise HostFailed(
                 f"the guest of {kernel.spec.text} ended before the command did",
                 hint="its kernel died, or its memory is too little for the image: give --memory",
-                log=_kept_log(folder, kernel),
+                log=folder / CONSOLE,
             )
     return int(said) if said.isdigit() else 0
 
@@ -111,16 +111,6 @@ def _pack(root: Path, init: str, folder: Path) -> None:
         with root.open("rb") as archive:
             shutil.copyfileobj(archive, stream, 1 << 20)
         cpio.write(stream, folder, [], {_INIT: script})
-
-
-def _kept_log(folder: Path, kernel: Kernel) -> Path | None:
-    """The kernel's messages, in a lasting file; None without any: a shell has them on its terminal."""
-    console = folder / CONSOLE
-    if not console.exists():
-        return None
-    log = paths.cache_dir("logs") / f"shell-{kernel.key[:12]}.log"
-    log.write_bytes(console.read_bytes())
-    return log
 
 
 def qemu_argv(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.core import process
-from lab.core.errors import HostFailed
+from lab.core.errors import HostFailed, LabError
 from lab.core.process import CommandFailed
 
 from ..fakes.processes import lives, until
@@ -155,6 +155,16 @@ with process.scratch("scratch-", pathlib.Path(sys.argv[1])) as folder:
     if sys.argv[2] == "within":
         os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def test_the_log_of_an_error_outlives_its_scratch_folder(own_home: None, tmp_path: Path) -> None:
+    with pytest.raises(LabError) as caught, process.scratch("scratch-", tmp_path) as folder:
+        (folder / "console.log").write_text("why")
+        raise LabError("it failed", log=folder / "console.log")
+    assert caught.value.log is not None and caught.value.log.read_text() == "why"
+    with pytest.raises(LabError) as caught, process.scratch("scratch-", tmp_path) as folder:
+        raise LabError("it failed before it said anything", log=folder / "console.log")
+    assert caught.value.log is None and not list(tmp_path.glob("scratch-*"))
 
 
 @pytest.mark.parametrize("end", ["before", "at once", "within", "well"])

@@ -175,7 +175,6 @@ def _boot(
         return found.on(boot.machine, boot.model)
     except GuestFailed as error:
         error.message = f"{guest.name}: {error.message}"
-        error.log = None  # the scratch folder with the log is deleted
         raise
 
 
