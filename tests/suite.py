@@ -45,7 +45,7 @@ LAST_TEST_S = 60.0
 """How long the last test of a shard may go on after the deadline."""
 
 MACHINE_LOST = 75  # EX_TEMPFAIL of sysexits.h
-"""The status of tests whose emulated machine panicked or hung: QEMU's emulation of KVM loses a CPU now and then."""
+"""The status of tests whose emulated machine ended or hung, so that they say nothing about the lab."""
 
 _GRACE_S = 4.0
 _CUT_OFF = 124  # the status of timeout(1)

@@ -110,6 +110,7 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     case = smallest(cases)
     arm = Arm(name="check", kernel=spec.obtain(work, needs=workload.needs([case])), settings=dict(spec.settings))
     check_guest(workload, [case], [arm], image)
+    check_parameters(arm)
     folder = paths.cache_dir("checks") / workload.name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     bench = Bench(
@@ -208,14 +209,13 @@ def _found_clocked(bench: Bench, cases: Sequence[Case], arm: Arm) -> str:
 
 
 def check_guest(workload: Workload, cases: Sequence[Case], arms: Sequence[Arm], image: tuple[Image, Path]) -> None:
-    """Refuse memory, huge pages, kconfig, kernel parameters or names of cases that cannot work, by a `UserError`."""
+    """Refuse memory, huge pages, kconfig or names of cases that cannot work, by a `UserError`."""
     for case in cases:
         workload.require_memory(case)
         _require_name(workload, case, image[1] / "root")
     for arm in arms:
         _require_hugepages(workload, arm)
         _require_kconfig(workload, cases, arm)
-        _require_parameters(arm)
 
 
 def _require_hugepages(workload: Workload, arm: Arm) -> None:
@@ -242,8 +242,11 @@ def _require_kconfig(workload: Workload, cases: Sequence[Case], arm: Arm) -> Non
             )
 
 
-def _require_parameters(arm: Arm) -> None:
-    """The kernel must know each parameter of its command line. Those of a file system's module are not in its image."""
+def check_parameters(arm: Arm) -> None:
+    """Refuse a parameter that the kernel does not know, by a `UserError`.
+
+    Those of a file system's module are not looked for: they are not in the kernel's image.
+    """
     vmlinux = arm.kernel.vmlinux
     for key in arm.settings:
         name = key.removeprefix("cmdline.")

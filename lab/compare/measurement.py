@@ -12,7 +12,7 @@ from typing import NamedTuple, Self, TypeVar
 from msgspec.structs import replace as replace_fields
 
 from lab.compare.boots import GuestSetup
-from lab.compare.check import check_guest
+from lab.compare.check import check_guest, check_parameters
 from lab.compare.plan import ArmPlan, ComparisonPlan
 from lab.compare.runs import Bench
 from lab.core import records
@@ -90,6 +90,8 @@ class Measurement:
 
     def roots(self, arms: Sequence[Arm], progress: Progress, extra: Sequence[str] = ()) -> Iterator[Root]:
         """The root of every workload's guests; `UserError` if an arm's kernel cannot run it. extra: more programs."""
+        for arm in arms:
+            check_parameters(arm)
         for chosen, cases in self.selected:
             workload = file_systems.mounted(chosen, arms)
             image = guest_image.obtain(progress, packages=workload.packages, guests=self.architecture.name)

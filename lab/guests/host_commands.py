@@ -74,6 +74,7 @@ PROGRAM_OF = "env.PROGRAM_OF"
 """The setting of the arm whose build of the program a guest runs, if there are two: `base` or `head`."""
 
 _OPERATORS = {"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"}
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*")
 
 # Shells that busybox is, which each guest of a command has under its usual names.
@@ -145,14 +146,15 @@ def command_workload(
 def _words(command: str) -> list[str]:
     """The program of a command and its arguments. No shell reads them, so what only a shell understands is refused."""
     try:
-        argv, unquoted = shlex.split(command), shlex.split(command, posix=False)
+        argv = shlex.split(command)
     except ValueError as error:
         raise UserError(f"{command!r} is no command: {error}", hint="quote it as a shell would have it") from error
     if not argv:
         raise UserError("the command is empty", hint="e.g. --exec 'sort -n data.txt' --file data.txt")
-    if for_a_shell := [word for word in unquoted if word in _OPERATORS]:
+    operator = next((word for word in _QUOTED.sub("_", command).split() if word in _OPERATORS), None)
+    if operator:
         raise UserError(
-            f"{command!r} is run without a shell, which {for_a_shell[0]} needs",
+            f"{command!r} runs without a shell, and {operator} needs one",
             hint="write it into a script and run that, with --file for each program and file in it",
         )
     if variable := _VARIABLE.match(argv[0]):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare.check import _require_kconfig, check_guest
+from lab.compare.check import _require_kconfig, check_guest, check_parameters
 from lab.core.errors import UserError
 from lab.guests import initrd
 from lab.guests.run import Arm
@@ -113,11 +113,15 @@ def test_a_name_that_the_program_does_not_list_is_refused(tmp_path: Path, monkey
 def test_a_kernel_must_know_the_parameters_of_its_command_line(tmp_path: Path) -> None:
     vmlinux = tmp_path / "vmlinux"
     vmlinux.write_bytes(elf() + b"\0rcupdate.rcu_expedited\0")
-    chosen, which = workload(tmp_path, ""), dataclasses.replace(kernel("test"), vmlinux=vmlinux)
-    check(chosen, which=which, **{"cmdline.rcupdate.rcu_expedited": "1", "sysctl.vm.swappiness": "1", "env.A": "1"})
-    check(chosen, which=which, **{"cmdline.ext4.debug": "1", "mount.fs": "ext4"})
+    known = dataclasses.replace(kernel("test"), vmlinux=vmlinux)
+
+    def check_with(**settings: str) -> None:
+        check_parameters(Arm(name="test", kernel=known, settings=settings))
+
+    check_with(**{"cmdline.rcupdate.rcu_expedited": "1", "sysctl.vm.swappiness": "1", "env.A": "1"})
+    check_with(**{"cmdline.ext4.debug": "1", "mount.fs": "ext4"})
     with pytest.raises(UserError, match=r"so cmdline\.rcupdate\.expedited has no") as caught:
-        check(chosen, which=which, **{"cmdline.rcupdate.expedited": "1"})
+        check_with(**{"cmdline.rcupdate.expedited": "1"})
     assert caught.value.hint == "did you mean rcupdate.rcu_expedited?"
     with pytest.raises(UserError, match="nothing in this kernel is called nosuch"):
-        check(chosen, which=which, **{"cmdline.nosuch": ""})
+        check_with(**{"cmdline.nosuch": ""})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -73,8 +74,8 @@ def script(here: Path, name: str, first_line: str, text: str = "") -> str:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("", "empty"), ("sort 'x", "quotation"), ("sort x > y", "without a shell, which > needs"),
-        ("sort x | uniq && echo", "which | needs"), ("N=1 sort x", "begins with a variable"),
+        ("", "empty"), ("sort 'x", "quotation"), ("sort x > y", "without a shell, and > needs one"),
+        ("sort x | uniq && echo", r"and \| needs one"), ("N=1 sort x", "begins with a variable"),
     ],
 )  # fmt: skip
 def test_what_only_a_shell_understands_is_refused(here: Path, command: str, said: str) -> None:
@@ -83,9 +84,10 @@ def test_what_only_a_shell_understands_is_refused(here: Path, command: str, said
     assert "\n" not in refused.value.message and refused.value.hint
 
 
-def test_quoted_operators_are_words_of_the_program(here: Path) -> None:
-    workload, (case,) = selection.select(str(command_workload("expr 3 '>' 2")))
-    assert workload.command(case)[-3:] == ["3", ">", "2"]
+@pytest.mark.parametrize("word", ["'>'", '">"', r"\>", r'"a\" > b"', "'it'\"'\"'s > x'", r"it\'s"])
+def test_quoted_operators_are_words_of_the_program(here: Path, word: str) -> None:
+    workload, (case,) = selection.select(str(command_workload(f"expr 3 {word} 2")))
+    assert workload.command(case)[-3:] == ["3", *shlex.split(word), "2"]
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ class Machine:
         return (self.folder / "console.log").read_text(errors="replace")
 
     def _lost(self, how: str) -> NoReturn:
-        """End the run of tests, with a status of its own: the emulated machine failed, and no test of the lab."""
+        """End the run with a status of its own: the tests that are left say nothing about the lab."""
         said = self._console()[-_CONSOLE:] + (self.folder / "qemu.log").read_text(errors="replace")
         pytest.exit(f"the emulated machine {how}; run the tests again. Its console ends:\n{said}", MACHINE_LOST)
 
