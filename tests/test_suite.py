@@ -97,6 +97,7 @@ def test_what_a_lost_machine_left_runs_once_more(
     monkeypatch.setattr(suite, "STORE", tmp_path / "store")
     for name in ("LAB_TEST_PASSED", "LAB_TEST_RECORD", "LAB_TEST_DEADLINE", "LAB_REQUIRE_BROWSER"):
         monkeypatch.setenv(name, "")  # and so restored
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # in whose processes nothing is recorded
     (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
     (tmp_path / "test_machine.py").write_text(_LOST.format(found=str(tmp_path / "found"), status=suite.MACHINE_LOST))
     lost = Shard(name="lost", tests=(str(tmp_path),), marks="not guest", minutes=1, paths=(), workers=1)

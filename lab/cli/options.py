@@ -468,7 +468,7 @@ def live_guest() -> Decorator:
             "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
             help="Live mode: KVM if a guest boots under it; tcg is slow, and its times are an emulator's.",
         ),
-        click.option("--cpus", type=Cpus(), help="vCPUs of a guest, in exact mode also a list (default: its workload's)."),
+        click.option("--cpus", type=Cpus(), help="vCPUs of a guest; exact mode: or a list (default: its workload's)."),
         click.option(
             "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (3, or as measured)."
         ),
