@@ -239,3 +239,14 @@ def test_the_price_of_a_move_leaves_the_key_of_a_machine() -> None:
     machine = hardware.load("zen4")
     assert machine.coherence is not None
     assert msgspec.structs.replace(machine, coherence=None).key == machine.key
+
+
+@pytest.mark.parametrize(("aside", "unprofiled"), [([], 100), (["aside"], 0)])
+def test_bytes_of_a_string_that_began_before_the_window_have_no_block(
+    tmp_path: Path, aside: list[str], unprofiled: int
+) -> None:
+    source, folder = Path(__file__).with_name("string_parts.c"), data_folder("machines") / "plugin"
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-no-pie", "-Wl,--unresolved-symbols=ignore-all"]
+    subprocess.run(["gcc", *flags, f"-I{folder}", "-o", tmp_path / "parts", source], check=True)
+    done = subprocess.run([tmp_path / "parts", *aside], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(unprofiled), "300"], "bytes without a block, cycles"
