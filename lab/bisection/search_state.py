@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lab.bisection.answer import Culprit, OpenRange, OutcomeWord, Posterior, Step, Suspicion
-from lab.bisection.commit_range import Candidate, History
+from lab.bisection.commit_range import SPLIT, Candidate, History
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
@@ -36,8 +36,8 @@ class SearchState(ABC):
 
     @property
     def size(self) -> int:
-        """The number of places that the change may be in."""
-        return len(self.history.candidates)
+        """The number of places that the change may be in; 0 of files or hunks that nobody has looked at."""
+        return 0 if self.history.kind in SPLIT else len(self.history.candidates)
 
     @property
     @abstractmethod

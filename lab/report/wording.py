@@ -328,8 +328,10 @@ def _change(found: Culprit) -> str:
 def searched(answer: Answer) -> str:
     """The number of commits, or of other steps, that a bisection searched."""
     kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
+    if answer.is_split and not answer.candidates:
+        return f"no {kind} were looked at"
     if answer.is_split:
-        return f"{answer.candidates:,} {kind} that the builds read differ"
+        return f"{answer.candidates:,} {kind} that the builds read differ{'s' if answer.candidates == 1 else ''}"
     return f"{answer.candidates:,} {kind}, the {answer.terms[1]} end included"
 
 

@@ -12,6 +12,7 @@ from lab.bisection.proof import Prover
 from lab.cli import main
 from lab.compare import result_folders
 from lab.kernels.kernel import Kernel, KernelSpec
+from lab.report import wording
 
 from ..fakes import mixes
 from ..fakes.bisector import Bisector, make
@@ -144,6 +145,7 @@ def test_neutral_differences_carry_nothing_and_cost_no_build(bisector: Bisector)
     ends = planted(bisector.tree, {"mm/a.c": text("cost 100")}, {"mm/a.c": text("cost 100", "new")})
     answer = by(bisector, "hunks", ends)
     assert answer.outcome == "no culprit" and answer.path == []
+    assert answer.candidates == 0 and wording.searched(answer) == "no hunks were looked at"
 
 
 def test_the_sources_may_be_of_two_trees(bisector: Bisector, tmp_path: Path) -> None:
