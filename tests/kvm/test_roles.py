@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ..guest.conftest import Lab
+from ..guest.conftest import STORE, Lab
 from .conftest import AB, FirstNight, KvmLab, switched_on
 from .machine import Machine
 
@@ -49,12 +49,17 @@ class Host:
         return sum(map(int, re.findall(r"changed=(\d+)", done.stdout)))
 
     def serve(self, *services: str) -> None:
-        """Show the lab's home to services, whose PrivateTmp would hide it, and name its owner as their role does."""
+        """Show the lab's home, and the store behind it, to services, whose PrivateTmp would hide them.
+
+        The owner gets the name that the services' role gives it.
+        """
         owner, name = self.lab.user, services[-1]
         self.run("useradd", "--non-unique", f"--uid={pwd.getpwnam(owner).pw_uid}", "--gid=nogroup", name)
         for service in services:
             path = Path(f"/etc/systemd/system/{service}.service.d/home.conf")
-            self.machine.put(path, f"[Service]\nBindPaths={self.lab.home}\n", "root", "644")
+            self.machine.put(
+                path, f"[Service]\nBindPaths={self.lab.home} {STORE}\nReadWritePaths={STORE}\n", "root", "644"
+            )
 
     def require_started(self, service: str) -> None:
         """Start a service that must succeed."""
