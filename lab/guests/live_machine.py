@@ -309,8 +309,8 @@ def _hard_link(source: str, target: str) -> str:
 
 _LOOK_S = 0.01
 
-# It logs an error for each attempt while QEMU does not listen yet.
-logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
+# It logs an error for each attempt while QEMU does not listen yet, and takes Ctrl-C meanwhile for a fault of its own.
+logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL + 1)
 
 
 def pin_and_start(process: subprocess.Popen[bytes], folder: Path, cpu_set: CpuSet, *, timeout_s: float) -> None:
