@@ -173,6 +173,14 @@ class FirstNight:
         return ["git", "-C", str(self.upstream), "update-ref", "refs/heads/main", self.tip]
 
 
+def cpus_of(seen: list[QemuThread]) -> dict[tuple[int, int], list[str]]:
+    """The CPUs of the threads of each QEMU at each look, sorted."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for one in seen:
+        found.setdefault((one.look, one.process), []).append(one.cpus)
+    return {key: sorted(cpus) for key, cpus in found.items()}
+
+
 def counters(document: Any, *names: str) -> dict[str, tuple[float, float]]:
     """The first values of both arms, by metric, of a comparison's only case."""
     (case,) = document["cases"]

@@ -111,7 +111,7 @@ class Machine:
         try:
             self._control.sendall(b"%d\n" % self._count)
         except OSError:
-            self._lost("is gone")
+            self.lost("is gone")
         return self._count
 
     def wait(self, number: int, timeout_s: float = 7200) -> subprocess.CompletedProcess[str]:
@@ -160,11 +160,11 @@ class Machine:
                 piece = self._control.recv(4096)
             except TimeoutError:
                 if _LOCKUP.search(self._console()):
-                    self._lost("hangs")
+                    self.lost("hangs")
                 assert time.monotonic() < deadline, f"the machine does not answer; see {self.folder}"
                 continue
             if not piece:
-                self._lost("is gone")
+                self.lost("is gone")
             self._pending += piece
         line, _, self._pending = self._pending.partition(b"\n")
         return line.strip().decode()
@@ -172,7 +172,7 @@ class Machine:
     def _console(self) -> str:
         return (self.folder / "console.log").read_text(errors="replace")
 
-    def _lost(self, how: str) -> NoReturn:
+    def lost(self, how: str) -> NoReturn:
         """End the run with a status of its own: the tests that are left say nothing about the lab."""
         said = self._console()[-_CONSOLE:] + (self.folder / "qemu.log").read_text(errors="replace")
         pytest.exit(f"the emulated machine {how}; run the tests again. Its console ends:\n{said}", MACHINE_LOST)

@@ -1,15 +1,16 @@
-"""Comparisons under KVM: vCPUs and duets on their CPUs, A/A, stopped and killed ones, and exact mode beside them."""
+"""Comparisons under KVM: vCPUs on their CPUs, A/A, stopped and killed ones, and exact mode beside them."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..guest.conftest import Lab
-from .conftest import AB, ARMS, CASE, LIVE, TEST, KvmLab, QemuThread, counted, counters
+from .conftest import AB, ARMS, CASE, LIVE, TEST, KvmLab, counted, counters, cpus_of
 
 pytestmark = pytest.mark.kvm
 
@@ -18,14 +19,6 @@ _TWO = """\
 [ "$(grep -c ^processor /proc/cpuinfo)" = 2 ]
 """
 """A program that fails in a guest that has not two CPUs."""
-
-
-def cpus_of(seen: list[QemuThread]) -> dict[tuple[int, int], list[str]]:
-    """The CPUs of the threads of each QEMU at each look, sorted."""
-    found: dict[tuple[int, int], list[str]] = {}
-    for one in seen:
-        found.setdefault((one.look, one.process), []).append(one.cpus)
-    return {key: sorted(cpus) for key, cpus in found.items()}
 
 
 # ---- two vCPUs
@@ -40,37 +33,6 @@ def test_two_vcpus_are_on_two_cpus_and_the_guest_has_both(kvm: KvmLab) -> None:
     assert [boot["cpus"] for boot in done["boots"]] == [[0, 1]] * 2
     pinned = {process for (_, process), cpus in cpus_of(seen).items() if {"0", "1"} <= {*cpus}}
     assert len(pinned) >= 2, seen
-
-
-# ---- a duet
-
-
-@pytest.fixture(scope="module")
-def duet(kvm: KvmLab) -> tuple[Any, list[QemuThread]]:
-    """Two rounds with both arms at once, and the threads of QEMU meanwhile."""
-    with kvm.watched() as seen:
-        document = kvm.json(*AB, *LIVE, "--duet", "--rounds", "2")
-    return document, seen
-
-
-def test_the_arms_of_a_duet_swap_their_cpus(duet: tuple[Any, list[QemuThread]]) -> None:
-    rounds = [{boot["arm"]: boot["cpus"] for boot in one["boots"]} for one in counted(duet[0])]
-    assert rounds[0] in ({"base": [0], "test": [1]}, {"base": [1], "test": [0]})
-    assert rounds[1] == {"base": rounds[0]["test"], "test": rounds[0]["base"]}
-
-
-def test_the_arms_of_a_duet_run_at_once_each_on_its_own_cpu(duet: tuple[Any, list[QemuThread]]) -> None:
-    pinned: dict[int, set[str]] = {}
-    for (look, process), cpus in cpus_of(duet[1]).items():
-        for cpu in {"0", "1"} & {*cpus}:
-            pinned.setdefault(look, set()).add(f"{cpu} {process}")
-    both = [seen for seen in pinned.values() if {one[0] for one in seen} == {"0", "1"}]
-    assert both and all(len({one.split()[1] for one in seen}) == 2 for seen in both), pinned
-
-
-def test_counters_of_a_duet_are_those_of_exact_mode(duet: tuple[Any, list[QemuThread]], exact: Any) -> None:
-    names = ("page_faults", "vmas")
-    assert counters(duet[0], *names) == counters(exact, *names)
 
 
 # ---- A/A
@@ -136,7 +98,9 @@ def test_a_comparison_that_was_stopped_and_killed_ends_as_any_other(
 
 def test_the_time_of_a_guest_reaches_those_of_a_stored_result(kvm: KvmLab, exact: Any) -> None:
     said = kvm.refused(4, "replay", exact["result"], "--guest-timeout", "1s")
-    assert "stopped after 1 s" in said and "--guest-timeout" in said
+    stopped = re.search(r"stopped after (\d+) s", said)
+    # A machine that is slow takes a little longer; the result's own limit is minutes.
+    assert stopped and 1 <= int(stopped[1]) < 10 and "--guest-timeout" in said
 
 
 def test_exact_mode_is_equal_to_the_byte_under_another_kernel_and_cpu(kvm: KvmLab, story: Lab, exact: Any) -> None:
