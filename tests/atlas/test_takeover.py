@@ -116,10 +116,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
         lambda atlas: replace(atlas, model_version=0),
         "nothing taken over: it is of model version 0, guests here of 1",
     ),
-    "cases": (
-        lambda atlas: replace(atlas, cases=atlas.cases[:1]),
-        "2 columns not taken over: {text} has other cases",
-    ),
+    "cases": (lambda atlas: replace(atlas, cases=atlas.cases[:1]), "2 columns not taken over: {text} has other cases"),
     "fingerprint": (
         lambda atlas: replace(atlas, fingerprints={"mine microvm": "beef", "mine q35": "beef"}),
         "2 columns not taken over: guests of mine on {machine} have fingerprint {own} here, beef there",

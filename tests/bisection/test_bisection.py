@@ -86,12 +86,7 @@ def test_who_fixed_it_is_asked_with_old_and_new(bisector: Bisector) -> None:
 
 @pytest.mark.parametrize(
     ("levels", "proved"),
-    [
-        ((98.5, 97.0), 2),
-        ((98.95, 97.9), 2),
-        ((95.0, 96.5), 2),
-        ((98.1, 97.5), 1),
-    ],
+    [((98.5, 97.0), 2), ((98.95, 97.9), 2), ((95.0, 96.5), 2), ((98.1, 97.5), 1)],
     ids=["1.5 % twice", "1.05 % twice", "5 %, then 1.5 % back", "1.9 % and .6 %, which is below the band"],
 )
 def test_the_proof_asks_for_no_more_than_the_search(

@@ -34,14 +34,7 @@ def _item(name: str, days: float, size: int = 10) -> Item:
     return Item(path=Path(name), kind="kernel", size=size, used=NOW - days * DAY)
 
 
-@pytest.mark.parametrize(
-    ("at_most", "wanted"),
-    [
-        (None, ["old"]),
-        (20, ["old", "week"]),
-        (0, ["old", "week", "days"]),
-    ],
-)
+@pytest.mark.parametrize(("at_most", "wanted"), [(None, ["old"]), (20, ["old", "week"]), (0, ["old", "week", "days"])])
 def test_what_goes(at_most: int | None, wanted: list[str]) -> None:
     found = [_item("days", 3), _item("old", 40), _item("now", 0.5), _item("week", 7)]
     chosen = gc.choose(found, older_than_s=30 * DAY, at_most=at_most, now=NOW)

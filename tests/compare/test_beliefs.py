@@ -160,9 +160,9 @@ PAID = "no model counts what bhi: bhi_dis_s, enhanced / automatic ibrs cost the 
 
 
 @pytest.mark.parametrize("word", [Outcome.SAME, Outcome.IMPROVEMENT, Outcome.REGRESSION])
-@pytest.mark.parametrize(("base", "test", "stands"), [
-    ({}, MODERN, Outcome.REGRESSION), (MODERN, {}, Outcome.IMPROVEMENT)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "test", "stands"), [({}, MODERN, Outcome.REGRESSION), (MODERN, {}, Outcome.IMPROVEMENT)]
+)
 def test_where_one_cpu_alone_pays_only_a_word_against_its_arm_stands(
     base: dict[str, str], test: dict[str, str], stands: Outcome, word: Outcome
 ) -> None:

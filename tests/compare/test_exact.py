@@ -286,11 +286,7 @@ def test_verdicts_at_other_costs(
     ],
 )  # fmt: skip
 def test_a_change_that_hangs_on_the_starts_of_strings_is_unknown(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    base: dict[str, float],
-    test: dict[str, float],
-    reason: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: dict[str, float], test: dict[str, float], reason: str | None
 ) -> None:
     result, _ = robust(monkeypatch, tmp_path, base, test)
     small, large = result.cases

@@ -107,11 +107,7 @@ def test_sorted_by_what_they_contribute() -> None:
     assert deltas == sorted(deltas, reverse=True)
     assert [row.name for row in explanation.rows][:3] == ["[unknown user]", "[unknown kernel]", "fault"]
     assert explain.by_cost(explanation, "instructions")[0].name == "[unknown user]"
-    assert {row.name for row in explain.differing(explanation)} == {
-        "fault",
-        "[unknown kernel]",
-        "[unknown user]",
-    }
+    assert {row.name for row in explain.differing(explanation)} == {"fault", "[unknown kernel]", "[unknown user]"}
     assert len(explain.differing(explanation, least=Fraction(1, 3))) == 1
 
 
@@ -291,12 +287,7 @@ def test_a_counter_below_zero_has_no_percentage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "rest"),
-    [
-        (120, ["100.0", "%", "kernel", "1"]),
-        (88, ["100.0", "%", "1"]),
-        (78, ["1"]),
-    ],
+    ("width", "rest"), [(120, ["100.0", "%", "kernel", "1"]), (88, ["100.0", "%", "1"]), (78, ["1"])]
 )
 def test_narrow_text_keeps_the_calls_longer_than_space_and_share(width: int, rest: list[str]) -> None:
     table = SymbolTable([Label(K, "T", "prot_commit_flush_ptes")])

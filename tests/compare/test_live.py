@@ -75,9 +75,7 @@ def measured(tmp_path: Path, wanted: Plan, progress: Progress | None = None) -> 
 def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
     host.troubles = iter([["steal 3 %"]])
     found = measured(tmp_path, planned(tmp_path))
-    assert {case.case: case.verdict for case in found.cases} == {
-        "small": Outcome.SAME, "large": Outcome.REGRESSION,
-    }  # fmt: skip
+    assert {case.case: case.verdict for case in found.cases} == {"small": Outcome.SAME, "large": Outcome.REGRESSION}
     assert (found.mode, found.verdict, found.pairs) == ("live", Outcome.REGRESSION, "round")
     assert found.live is not None
     assert found.live.host == [FACT]

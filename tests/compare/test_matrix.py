@@ -21,16 +21,7 @@ from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import Outcome
 
 from ..fakes import kernel_image
-from ..fakes.guest import (
-    WORKLOAD,
-    FakeGuests,
-    FakeInstrument,
-    Formula,
-    Unsupported,
-    kernel,
-    pretend,
-    write_workload,
-)  # fmt: skip
+from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, Unsupported, kernel, pretend, write_workload
 from ..fakes.work import quiet
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -121,9 +112,7 @@ def test_every_arm_is_judged_against_the_baseline(start: Start, folder: Path) ->
     assert slower.mean == pytest.approx(sum(slower.values[k] or 0 for k in range(3)) / 3), "what all arms have"
     assert large["thp=always thp.defrag=always"].mean == large["thp=always thp.defrag=never"].mean == 102.0
     assert slower.holm is True and slower.means["faults"] == 100.0
-    assert result.summary == (
-        "against thp=always thp.defrag=always: 1 regression, 1 improvement, 4 same"
-    )  # fmt: skip
+    assert result.summary == ("against thp=always thp.defrag=always: 1 regression, 1 improvement, 4 same")
     assert matrix_results.load_result(folder) == result
 
 
@@ -181,9 +170,7 @@ def test_a_guest_that_fails_is_shown_and_the_others_go_on(start: Start, jobs: in
     assert {(cell.arm, cell.case) for cell in bad} == {
         ("thp=never thp.defrag=always", "small"), ("thp=never thp.defrag=always", "large"),
     }  # fmt: skip
-    assert {cell.failed for cell in bad} == {
-        "thp-never-thp.defrag-always arm, seed 1: the guest refused the setting"
-    }  # fmt: skip
+    assert {cell.failed for cell in bad} == {"thp-never-thp.defrag-always arm, seed 1: the guest refused the setting"}
     assert all(cell.mean is None and cell.comparison is None for cell in bad)
     assert cells_of(result)["thp=never thp.defrag=never"].verdict == Outcome.IMPROVEMENT
     assert result.summary.endswith("1 improvement, 3 same, 2 failed")

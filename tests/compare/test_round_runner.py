@@ -105,15 +105,13 @@ def runner(
         arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],
         rounds=Rounds(
             metrics,
-            Design(
-                threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, fixed_iterations=2, fixed_blocks=fixed
-            ),
+            Design(threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, fixed_iterations=2, fixed_blocks=fixed),
             boot_s=2,
             sample_s=1,
         ),
         folder=folder,
         deadline=None,
-    )  # fmt: skip
+    )
 
 
 def all_of(one: RoundRunner) -> None:

@@ -366,9 +366,7 @@ def test_three_seeds_decide_only_where_nothing_differs(factor: float, word: str)
     base = [100.0, 100.0, 100.0]
     test = [100.0 * factor] * 3
     found = weighed(base, test)
-    assert (found.verdict, found.reason, found.more_blocks) == (
-        Outcome.UNKNOWN, f"{word} in 3 of 3 seeds, 6 decide", 3,
-    )  # fmt: skip
+    assert (found.verdict, found.reason, found.more_blocks) == (Outcome.UNKNOWN, f"{word} in 3 of 3 seeds, 6 decide", 3)
     assert weighed(base, test, three_decide=True).verdict == word
     assert weighed(base * 2, test * 2).verdict == word
 

@@ -69,9 +69,7 @@ def test_who_packed_where_and_when_leaves_no_trace(root: Path, tmp_path: Path) -
 
 
 def test_everything_in_names_links_and_folders_too(root: Path) -> None:
-    assert sorted(cpio.everything_in(root)) == [
-        "init", "usr", "usr/bin", "usr/bin/link", "usr/bin/tool", "usr/pipe",
-    ]  # fmt: skip
+    assert sorted(cpio.everything_in(root)) == ["init", "usr", "usr/bin", "usr/bin/link", "usr/bin/tool", "usr/pipe"]
 
 
 @pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio, the program, is not installed")

@@ -73,7 +73,7 @@ def test_a_file_without_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message", "hint"),
     [
-        ("names = [", 'nams = 1\nnames = [', ":6: unknown key 'nams'", "did you mean names?"),
+        ("names = [", "nams = 1\nnames = [", ":6: unknown key 'nams'", "did you mean names?"),
         ("names = [", "zzz = 1\nnames = [", ":6: unknown key 'zzz'", "known: schema, seeds, text, names"),
         ('"name" = "second"', 'nam = "second"', ":15: unknown key 'nam'", "did you mean name?"),
         ('"name" = "second"', "size = 2", ":14: row[1]: the key 'name' is missing", None),
@@ -90,7 +90,7 @@ def test_a_file_without_errors(tmp_path: Path) -> None:
         ('name = "x"', "name = x", ":18: not valid TOML: Invalid value", None),
         ('name = "2"', 'name = "2', ":24: not valid TOML: ", None),
     ],
-)  # fmt: skip
+)
 def test_errors_name_line_and_key(tmp_path: Path, old: str, new: str, message: str, hint: str | None) -> None:
     assert GOOD.count(old) == 1
     path = write(tmp_path, GOOD.replace(old, new))

@@ -10,14 +10,7 @@ import msgspec
 
 from lab.compare.live_results import Command, Live, LiveRound, RoundState
 from lab.compare.plan import ArmPlan, Plan
-from lab.compare.results import (
-    AbResult,
-    ArmResult,
-    CaseResult,
-    FailedCase,
-    GuestShape,
-    ResultEnvironment,
-)
+from lab.compare.results import AbResult, ArmResult, CaseResult, FailedCase, GuestShape, ResultEnvironment
 from lab.compare.rounds import Sampling
 from lab.compare.runs import Run
 from lab.core import records

@@ -69,13 +69,7 @@ def _word(content: bytes, rng: random.Random) -> bytes:
     return content[: one.start()] + word + content[one.end() :]
 
 
-BYTES: dict[str, Damage] = {
-    "emptied": lambda *_: b"",
-    "cut": cut,
-    "bit": turned,
-    "noise": noise,
-    "moved": moved,
-}
+BYTES: dict[str, Damage] = {"emptied": lambda *_: b"", "cut": cut, "bit": turned, "noise": noise, "moved": moved}
 """Of any file."""
 
 TEXTS: dict[str, Damage] = {

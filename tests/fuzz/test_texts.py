@@ -21,12 +21,7 @@ from lab.workloads.parsers import Unparsable
 from .conftest import Tally
 from .damages import SEED
 
-FUZZ = settings(
-    max_examples=200,
-    deadline=timedelta(seconds=10),
-    database=None,
-    suppress_health_check=[*HealthCheck],
-)
+FUZZ = settings(max_examples=200, deadline=timedelta(seconds=10), database=None, suppress_health_check=[*HealthCheck])
 
 
 def explore(tally: Tally, reader: str, check: Callable[..., None], *values: st.SearchStrategy[Any]) -> None:

@@ -10,14 +10,7 @@ import pytest
 from lab.core.errors import GuestFailed, UserError
 from lab.guests import channel
 
-HELLO = {
-    "t": "hello",
-    "release": "6.12.1",
-    "clocksource": "tsc",
-    "mem_kb": 700000,
-    "cmdline": "quiet",
-    "cpus": 1,
-}
+HELLO = {"t": "hello", "release": "6.12.1", "clocksource": "tsc", "mem_kb": 700000, "cmdline": "quiet", "cpus": 1}
 METRICS = '{"metrics":{"throughput":12.5,"ops":4}}'
 
 
@@ -30,14 +23,7 @@ def out(case: str, line: str, **more: bool) -> dict[str, object]:
 
 
 def end(case: str, status: int = 0, signal: int = 0, oom_kills: int = 0) -> dict[str, object]:
-    return {
-        "t": "end",
-        "case": case,
-        "status": status,
-        "signal": signal,
-        "oom_kills": oom_kills,
-        "now_ns": 2000,
-    }
+    return {"t": "end", "case": case, "status": status, "signal": signal, "oom_kills": oom_kills, "now_ns": 2000}
 
 
 def report(*records: Mapping[str, object], done: bool = True) -> bytes:
@@ -98,11 +84,7 @@ def test_a_missing_line_makes_the_report_incomplete() -> None:
 
 
 def test_long_lines_are_joined_again() -> None:
-    parts = [
-        out("one", METRICS[:9], more=True),
-        out("one", METRICS[9:20], more=True),
-        out("one", METRICS[20:]),
-    ]
+    parts = [out("one", METRICS[:9], more=True), out("one", METRICS[9:20], more=True), out("one", METRICS[20:])]
     read = channel.parse(report(begin("one"), *parts, end("one")))
     assert read.cases[0].stdout == [METRICS]
 

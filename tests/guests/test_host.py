@@ -18,9 +18,7 @@ def facts(root: Path) -> dict[str, HostFact]:
     return {fact.name: fact for fact in host.survey([0, 1], root)}
 
 
-NAMES = [
-    "governor", "turbo", "SMT", "THP", "KSM", "swap", "clocksource", "steal", "load", "throttling", "other guests",
-]  # fmt: skip
+NAMES = ["governor", "turbo", "SMT", "THP", "KSM", "swap", "clocksource", "steal", "load", "throttling", "other guests"]
 
 
 def test_a_laptop_as_it_comes_is_limited_in_everything(tmp_path: Path) -> None:

@@ -62,9 +62,7 @@ def test_a_folder_and_names_with_a_star_are_all_that_is_there(image: tuple[Image
     (library / "pdb.py").write_text("#! /usr/bin/env python3")
     chosen = workload(tmp_path / "w", 'extra_files = ["/usr/lib/python3.*"]')
     packed = content(initrd.pack_initrd(image, chosen))
-    assert packed.keys() == {
-        "init", "usr/bin/mine", "usr/lib/python3.11/json/decoder.py", "usr/lib/python3.11/pdb.py",
-    }  # fmt: skip
+    assert packed.keys() == {"init", "usr/bin/mine", "usr/lib/python3.11/json/decoder.py", "usr/lib/python3.11/pdb.py"}
     missing = workload(tmp_path / "m", 'extra_files = ["/usr/lib/ruby*"]')
     with pytest.raises(UserError, match=r"needs /usr/lib/ruby\*"):
         initrd.pack_initrd(image, missing)
@@ -155,10 +153,7 @@ def test_a_folder_with_a_makefile_is_compiled_into_its_slice(image: tuple[Image,
 @needs_gcc
 @pytest.mark.parametrize(
     ("makefile", "words"),
-    [
-        (MAKEFILE, r"does not compile: .*mine\.c:1:13: error: "),
-        ("all:\n\ttrue\n", "its Makefile made no mine"),
-    ],
+    [(MAKEFILE, r"does not compile: .*mine\.c:1:13: error: "), ("all:\n\ttrue\n", "its Makefile made no mine")],
 )
 def test_what_does_not_compile_is_a_failed_build(
     image: tuple[Image, Path], tmp_path: Path, makefile: str, words: str

@@ -117,9 +117,7 @@ def test_the_shipped_workloads_read_the_outputs_they_are_for(tmp_path: Path) -> 
     for name, lines in (("fio", FIO), ("stress-ng", STRESS_NG)):
         chosen = selection.load(name)
         case = chosen.cases[0]
-        outcome = CaseOutcome(
-            name=case.name, begin_ns=0, ended=True, status=0, stdout=lines, usage={"page_faults": 3}
-        )  # fmt: skip
+        outcome = CaseOutcome(name=case.name, begin_ns=0, ended=True, status=0, stdout=lines, usage={"page_faults": 3})
         output.collect(GuestReport(cases=[outcome]), chosen, [case], tmp_path)
         assert outcome.metrics.keys() == {metric.name for metric in chosen.metrics}
         assert outcome.metrics[chosen.primary.name] > 0 and outcome.metrics[chosen.operations] > 0

@@ -137,10 +137,7 @@ def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     from lab.kernels import file_source
     from lab.kernels.file_source import FileSource
 
-    monkeypatch.setattr(
-        file_source, "resolve",
-        lambda body, _: FileSource(path=body, sha256=body, release="6.99"),
-    )  # fmt: skip
+    monkeypatch.setattr(file_source, "resolve", lambda body, _: FileSource(path=body, sha256=body, release="6.99"))
     workload = fakeguest.write_workload(tmp_path / "mine")
     words = ["--kernel", f"file:{tmp_path}/one", "--kernel", f"file:{tmp_path}/two", "-w", workload]
     assert main.run(["matrix", *words]) == 0

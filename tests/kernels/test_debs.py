@@ -333,10 +333,7 @@ def test_no_network_leaves_nothing(apt: Path) -> None:
 def test_the_kernel_of_7_2_is_among_its_modules_and_its_kconfig_in_a_package_of_its_own(apt: Path) -> None:
     source = resolve("7.2")
     kernel = source.obtain(quiet())
-    assert asked(apt) == [
-        "linux-binary-7.2.12-cloud-amd64=7.2.12-1",
-        "linux-base-7.2.12-cloud-amd64=7.2.12-1",
-    ]
+    assert asked(apt) == ["linux-binary-7.2.12-cloud-amd64=7.2.12-1", "linux-base-7.2.12-cloud-amd64=7.2.12-1"]
     folder = source.fetch() / "usr" / "lib" / "modules" / "6.12.1-test"
     assert (kernel.bzimage, kernel.config) == (folder / "vmlinuz", folder / "config")
     assert kernel.symbols == folder / "System.map"

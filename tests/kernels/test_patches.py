@@ -136,7 +136,7 @@ def test_every_form_of_a_patch_gives_the_tree_of_git_am(linux: Path, forms: dict
         (FIRST.replace("a/mm", "mm").replace("b/mm", "mm").encode(), "does not apply", "lack the a/ and b/"),
         (FIRST.replace("long long long", "long\nlong").encode(), "line 10 of the diff does not continue", "wrap lines"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_applied_names_its_cause(linux: Path, content: bytes, said: str, hint: str) -> None:
     Path("x.mbox").write_bytes(content)
     with pytest.raises(UserError) as caught:

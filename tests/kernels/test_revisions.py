@@ -256,8 +256,7 @@ def test_forms(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [f"This reverts commit {UPSTREAM}.", f"see commit {UPSTREAM} upstream.", "commit efa7df3 upstream."],
+    "line", [f"This reverts commit {UPSTREAM}.", f"see commit {UPSTREAM} upstream.", "commit efa7df3 upstream."]
 )
 def test_not_forms(line: str) -> None:
     assert revisions.upstream_of(f"subject\n\n{line}\n") == []

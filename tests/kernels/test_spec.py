@@ -10,17 +10,7 @@ from lab.core.errors import UserError
 from lab.kernels.spec import parse, split
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "v6.12",
-        "main@{1}",
-        "HEAD^{/fix 100%}",
-        "a@b",
-        "-x",
-        "v6+b",
-    ],
-)
+@pytest.mark.parametrize("text", ["v6.12", "main@{1}", "HEAD^{/fix 100%}", "a@b", "-x", "v6+b"])
 def test_plain_revisions_are_left_alone(text: str) -> None:
     parsed = parse(text)
     assert (parsed.kind, parsed.body) == ("rev", text)
@@ -67,11 +57,7 @@ def test_values_may_contain_commas_and_be_empty(text: str, settings: dict[str, s
 )
 def test_short_forms_of_kernel_parameters(value: str) -> None:
     parsed = parse(f"HEAD@lsm=landlock,lockdown,mitigations={value},thp=never")
-    assert parsed.settings == (
-        ("cmdline.lsm", "landlock,lockdown"),
-        ("cmdline.mitigations", value),
-        ("thp", "never"),
-    )
+    assert parsed.settings == (("cmdline.lsm", "landlock,lockdown"), ("cmdline.mitigations", value), ("thp", "never"))
     assert (
         parsed.settings == parse(f"HEAD@cmdline.lsm=landlock,lockdown,cmdline.mitigations={value},thp=never").settings
     )

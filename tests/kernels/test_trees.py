@@ -157,10 +157,7 @@ def test_clone_by_address(linux: Path) -> None:
 def test_what_is_no_kernel_is_refused(tmp_path: Path, linux: Path) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
-    for origin, message in (
-        (str(plain), "is not a git repository"),
-        (str(tmp_path / "no"), "no such folder"),
-    ):
+    for origin, message in ((str(plain), "is not a git repository"), (str(tmp_path / "no"), "no such folder")):
         with pytest.raises(UserError, match=message):
             trees.add(origin)
     git(plain, "init", "-q")

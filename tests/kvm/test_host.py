@@ -17,10 +17,7 @@ pytestmark = pytest.mark.kvm
 KEPT = ".cache/kernel-ab-lab/checks/kvm.json"
 """The probe that is kept, in the lab's home."""
 
-SWITCHES = {
-    "/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]",
-    "/proc/sys/vm/swappiness": "0",
-}
+SWITCHES = {"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]", "/proc/sys/vm/swappiness": "0"}
 """What `lab doctor --fix` sets here."""
 
 

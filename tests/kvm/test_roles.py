@@ -130,9 +130,7 @@ def test_a_worker_measures_the_same(host: Host, exact: Any) -> None:
     groups = "".join(f"{name}:\n  hosts:\n    localhost:\n" for name in ("scheduler", "workers"))
     host.machine.put(inventory, groups, host.lab.user, "644")
     host.run(*user.as_user("mkdir", str(share)))
-    values = {
-        "worker_python": str(host.lab.python), "worker_home": str(host.lab.home), "worker_share": str(share),
-    }  # fmt: skip
+    values = {"worker_python": str(host.lab.python), "worker_home": str(host.lab.home), "worker_share": str(share)}
     assert host.play("worker", str(inventory), **values) > 0
     measured = user.json(
         *AB, "--mode", "exact", "--seeds", "1", "--cluster", "tcp://localhost:8786", "--share", str(share)

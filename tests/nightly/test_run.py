@@ -288,14 +288,14 @@ def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
         ('schema = 1\n[[branch]]\nworkloads = ["boot"]\nsuite = "mm"\n', ":4: suite: it is given instead of"),
         ('schema = 1\n[[branch]]\nbaselines = ["today"]\n', ":3: branch[0].baselines[0]:"),
         ('schema = 1\nmachine = "abacus"\n[[branch]]\n', ":2: machine: "),
-        ('schema = 1\n[[branch]]\n[[branch]]\n', "default/HEAD is named twice"),
+        ("schema = 1\n[[branch]]\n[[branch]]\n", "default/HEAD is named twice"),
         ("schema = 1\nseeds = 8\nmax_seeds = 6\n[[branch]]\n", ":3: max_seeds: 6 is less than seeds, 8"),
         ('schema = 1\ncluster = "tcp://a:1"\n[[branch]]\n', ":2: cluster: it requires a share"),
         ('schema = 1\nmetric = "seconds"\n[[branch]]\n', ":2: metric: "),
         ('schema = 1\nmetric = "cycles"\nmodel = "none"\n[[branch]]\n', ":2: metric: nothing counts cycles"),
         ("schema = [\n", ":1: not valid TOML"),
     ],
-)  # fmt: skip
+)
 def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nightly.toml"
     path.write_text(text)

@@ -138,9 +138,7 @@ def test_cases_that_live_mode_cannot_tell_are_undecided_and_hold_back_its_own_la
     nights.add(100.0)
     done = nights.run()
     assert done.outcome == "green"
-    assert measured(done) == [
-        ("exact", ("yesterday", "last-good")), ("live", ("yesterday",)), ("live", ("last-good",)),
-    ]  # fmt: skip
+    assert measured(done) == [("exact", ("yesterday", "last-good")), ("live", ("yesterday",)), ("live", ("last-good",))]
 
 
 def test_a_step_that_its_commits_do_not_show_side_by_side_is_the_hosts_own(nights: Nights, host: LiveHost) -> None:

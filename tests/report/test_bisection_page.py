@@ -73,9 +73,7 @@ def test_the_sentence_has_all_of_it() -> None:
 
 
 def test_what_is_not_certain_never_reads_as_if_it_were() -> None:
-    assert [wording.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == [
-        "50 %", "99.99 %", "over 99.99 %", "100 %",
-    ]  # fmt: skip
+    assert [wording.share(p) for p in (0.5, 0.99989, 0.99999999, 1.0)] == ["50 %", "99.99 %", "over 99.99 %", "100 %"]
 
 
 def test_markdown_names_what_was_found_and_the_path(tmp_path: Path) -> None:

@@ -197,9 +197,7 @@ def _value(metric: Any, of: str) -> float:
 
 def lab(*arguments: str) -> str:
     """What the lab prints; its failure is the end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", *arguments], check=False, stdout=subprocess.PIPE, text=True
-    )  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "lab", *arguments], check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"lab {' '.join(arguments)} failed with status {done.returncode}")
     return done.stdout

@@ -30,7 +30,7 @@ def compared(name: str, base: Sequence[float], test: Sequence[float], *, unit: s
 
 def weighed(
     caller: Arms, deferred: Arms = ([0.0], [0.0]), waited: Arms = ([0.0], [0.0]), *, chosen: bool = False
-) -> tuple[Comparison, whole.Whole | None]:  # fmt: skip
+) -> tuple[Comparison, whole.Whole | None]:
     """A caller's cost as its whole cost allows. It takes base 1000 ns, waits included."""
     times = [[1000 - waited[0][0] + wait for wait in arm] for arm in waited]
     return whole.weigh(

@@ -130,13 +130,9 @@ def nights(world: World, count: int) -> list[Event]:
         if not chosen:
             for case in range(host.cases):
                 series[case].append(float(np.mean(world.values([number], case)[0][:6])))
-        source = EventSource(
-            plan="p", night=number, date=today, branch=("linux", "main"), tip=tip, threshold=THRESHOLD
-        )  # fmt: skip
+        source = EventSource(plan="p", night=number, date=today, branch=("linux", "main"), tip=tip, threshold=THRESHOLD)
         told = events.find_events(source, state, measured, steps(series))
-        branch = BranchNight(
-            tree="linux", branch="main", state="measured", tip=tip, measured=measured, events=told
-        )  # fmt: skip
+        branch = BranchNight(tree="linux", branch="main", state="measured", tip=tip, measured=measured, events=told)
         stored.append(Night(plan="p", number=number, date=today, started="", finished="x", branches=[branch]))
     return [event for night in stored for event in night.events]
 
@@ -147,9 +143,7 @@ def compared(world: World, base: int, test: int) -> tuple[list[CaseChange], list
     for case in range(world.host.cases):
         left, right = world.values([base, test], case)
         values.append(right)
-        comparisons.append(
-            verdict.compare_metric(METRIC, left, right, threshold=THRESHOLD, exact=world.host.exact)
-        )  # fmt: skip
+        comparisons.append(verdict.compare_metric(METRIC, left, right, threshold=THRESHOLD, exact=world.host.exact))
     words = [multiple.case_verdict(str(case), [one]) for case, one in enumerate(comparisons)]
     survived = multiple.overall(words).survived
     said = [
