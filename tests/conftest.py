@@ -1,7 +1,5 @@
 """What holds for all tests of a run, in however many processes."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

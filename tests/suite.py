@@ -8,8 +8,6 @@
 so a shard that was cut off goes on where it was. Nothing that was started outlives this program.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import hashlib

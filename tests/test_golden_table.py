@@ -1,7 +1,5 @@
 """The golden table of `tests/guest/golden.json`: what it says of numbers that changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What must stay true of the whole tree."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import os

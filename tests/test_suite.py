@@ -1,7 +1,5 @@
 """The program behind `make test`: what runs for a commit, what is run again, and that nothing outlives it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

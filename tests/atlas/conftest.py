@@ -1,7 +1,5 @@
 """A plan of kernels whose guests follow a formula."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

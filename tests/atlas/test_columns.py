@@ -1,7 +1,5 @@
 """Measuring: each cell once, whatever interrupts it; what fails is a hole with its reason, and never a number."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Steps are bisected between the sources of two kernels, and the atlas keeps the commit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The file of an atlas, and how kernels and cases are found in it; the terminal shows what it holds."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The changes that the documentation tells of, compared with the atlas that comes with the lab."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

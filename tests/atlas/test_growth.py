@@ -1,7 +1,5 @@
 """Model versions: an edit makes nothing stale, a new version grows beside the complete one until it has all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Steps and creeps are found, dated and bounded: what is within its A/A band is no finding."""
 
-from __future__ import annotations
-
 import math
 
 from msgspec.structs import replace

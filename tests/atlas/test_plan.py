@@ -1,7 +1,5 @@
 """Plans of atlases: read strictly, kernels in the order of their versions, the ends of releases measured first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The site: every page is there, every link leads somewhere, every number is that of the data; it is fast."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

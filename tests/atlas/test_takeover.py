@@ -1,7 +1,5 @@
 """Taking over an atlas of another machine: the numbers of equal guests stand beside new ones; others are named."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import dataclass

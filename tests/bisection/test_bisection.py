@@ -1,7 +1,5 @@
 """`lab bisect` from the command line to the answer, on real git histories with kernels and guests that are fakes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

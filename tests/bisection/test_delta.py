@@ -1,7 +1,5 @@
 """Delta debugging: what is left is minimal, whatever is undecided on the way."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """`lab bisect --by files` and `--by hunks`, from the command line to the answer, with kernels that are fakes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

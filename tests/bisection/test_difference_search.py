@@ -1,7 +1,5 @@
 """The search among files and hunks, on differences with planted hunks: what is asked, and what is found."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field

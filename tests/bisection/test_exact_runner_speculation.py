@@ -1,7 +1,5 @@
 """Building ahead: it begins while guests run, its wrong guesses are stopped, and the answer is the same without it."""
 
-from __future__ import annotations
-
 import os
 import threading
 from dataclasses import dataclass, field

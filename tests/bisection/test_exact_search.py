@@ -1,7 +1,5 @@
 """The search on made-up histories: right commit, few measurements, honest ranges."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`lab bisect step` under `git bisect run`: it agrees with `lab bisect`, and nothing but a commit is ever "bad"."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Hunks as git splits files, and mixes of two versions of a file."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

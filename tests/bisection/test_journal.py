@@ -1,7 +1,5 @@
 """The journal: nothing that was written is lost, nothing that was torn is believed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

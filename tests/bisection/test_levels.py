@@ -1,7 +1,5 @@
 """Deciding a commit by its numbers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Live mode's bisection on hosts that never were: order, failures, kills, and what is said of them."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The search of live mode as its driver meets it, and a few dozen simulated ones."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

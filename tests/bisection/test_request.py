@@ -1,7 +1,5 @@
 """The recipes that come with the lab, and what a recipe may say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Packages by version, and patches one by one."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Bisections that are stopped, by a budget or by kill -9, and gone on with: nothing is measured twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

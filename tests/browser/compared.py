@@ -1,7 +1,5 @@
 """Whether a page says what its JSON says, for each kind of result: of made-up ones, and of really measured ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

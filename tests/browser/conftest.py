@@ -1,7 +1,5 @@
 """Chromium for all tests of pages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

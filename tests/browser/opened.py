@@ -1,7 +1,5 @@
 """A page in the browser, and what must hold of every page in it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

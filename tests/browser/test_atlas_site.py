@@ -1,7 +1,5 @@
 """An atlas in a real browser: values, keyboard, permalinks, pairs; both themes, phones, paper."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A bisection's page in a real browser: it says what the JSON says, where it belongs, and can be used by everybody."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

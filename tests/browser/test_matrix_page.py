@@ -1,7 +1,5 @@
 """A matrix's page in a real browser: every cell says what the JSON says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The nightly site in a real browser, from disk: pages link each other, say nothing wrong, and can be read by all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

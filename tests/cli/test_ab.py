@@ -1,7 +1,5 @@
 """`lab ab`: exit status, several architectures, and `--watch`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

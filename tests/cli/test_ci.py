@@ -1,7 +1,5 @@
 """`lab ci` on clones of small repositories: what is compared, what is said, and the status of each end."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

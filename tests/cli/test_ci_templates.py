@@ -1,7 +1,5 @@
 """The action and the template around `lab ci`: their form, and their steps run as scripts."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

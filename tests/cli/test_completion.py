@@ -1,7 +1,5 @@
 """Completion: the scripts for the shells, and what they offer."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

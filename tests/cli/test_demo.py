@@ -1,7 +1,5 @@
 """Tests of `lab demo`: two packages first, the story's kernels meanwhile."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

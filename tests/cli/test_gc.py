@@ -1,7 +1,5 @@
 """`lab gc`: by age, then by size; never what a report needs, nor what somebody works with."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

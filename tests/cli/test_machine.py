@@ -1,7 +1,5 @@
 """`lab machine`: the commands, with recorded samples in place of this host's."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command line: its statuses, its words, and nothing that a user types is ever executed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Commands and the values of their options, where no other test has them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`lab selftest`: its steps, what it does not do, and what it does not tell."""
 
-from __future__ import annotations
-
 import json
 import platform
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A cluster of real processes with separate stores: the same numbers as without one, whatever becomes of them."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

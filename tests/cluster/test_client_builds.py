@@ -1,7 +1,5 @@
 """Kernels built by the workers of a cluster, which have trees and stores of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

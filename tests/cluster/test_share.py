@@ -1,7 +1,5 @@
 """The place that all machines reach: what is there is whole, and what is fetched is what was meant."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The fingerprints by which workers match a machine."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

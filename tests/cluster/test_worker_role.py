@@ -1,7 +1,5 @@
 """The Ansible role for a cluster: systemd accepts its files, a rerun changes nothing, and it is removed."""
 
-from __future__ import annotations
-
 import configparser
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Arms that are the same guest, by what their settings make of the guests of exact mode."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

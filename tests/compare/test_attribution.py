@@ -1,7 +1,5 @@
 """Tests of the sentence about the functions behind a change."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.compare import attribution

@@ -1,7 +1,5 @@
 """The CPU that a kernel believes in: its report, and the line where the kernel of the machine does otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -1,7 +1,5 @@
 """Boots of live mode: the values of every iteration, and a disk that is full."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

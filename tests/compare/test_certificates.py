@@ -1,7 +1,5 @@
 """Noise certificates: what they say, where they are kept, and who quotes them when."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

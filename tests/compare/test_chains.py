@@ -1,7 +1,5 @@
 """Call chains: stacks by name, and costs that are shared out to the last digit."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.compare import chains

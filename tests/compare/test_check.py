@@ -1,7 +1,5 @@
 """`lab workload check`: sound or not, one line each, and the smallest case run where a kernel is given."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

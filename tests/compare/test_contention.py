@@ -1,7 +1,5 @@
 """Guests whose vCPUs contend: verdicts that rest on a price, and one case over the numbers of vCPUs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """The time that is announced: by the table, by what guests took here, and as a range."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from unittest.mock import Mock

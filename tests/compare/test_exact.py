@@ -1,7 +1,5 @@
 """The comparison: its document, and what several workloads and cases do to a verdict."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Profiles by function, counters by meaning, and both as text."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from fractions import Fraction

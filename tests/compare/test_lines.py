@@ -1,7 +1,5 @@
 """The lines at which vCPUs met, by place and function, in both arms."""
 
-from __future__ import annotations
-
 import msgspec
 
 from lab.compare.lines import Access, differing, met, moved_for_nothing

@@ -1,7 +1,5 @@
 """`lab ab --mode live` without guests: from a plan to its document, after any stop, and in every format."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

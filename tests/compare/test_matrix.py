@@ -1,7 +1,5 @@
 """The matrix: every combination measured once, each judged against the baseline, failures kept apart."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Axes: which arms a command line spans, what they are called, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.compare import matrix_results

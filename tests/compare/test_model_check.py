@@ -1,7 +1,5 @@
 """Instructions that perf counted in hardware beside exact mode's, by guests that never boot."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The profiles that a guest left: every window of its case, with the names of the right half of memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A stored result that is measured again: after an edit, under another version of the model, from before versions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

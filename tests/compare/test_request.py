@@ -1,7 +1,5 @@
 """A comparison as it is asked for: its mode, from the options and from what the host can do."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """What a workload needs of its guest is known before anything boots."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

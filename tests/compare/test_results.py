@@ -1,7 +1,5 @@
 """Stored results: found again by several names, and never written to by two labs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

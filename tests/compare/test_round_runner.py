@@ -1,7 +1,5 @@
 """Rounds as they are taken: order, repeats, deaths, budgets, and going on, with guests that never boot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

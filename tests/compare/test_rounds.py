@@ -1,7 +1,5 @@
 """The state machine of a live comparison: orders, boots against iterations, stopping, warm-up, outliers."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """One run, with a program that stands in for QEMU: what goes into the guest, and what must come out."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Sampling: which guests are booted, in which order, when it is enough, and what is kept whatever happens."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The state guard: what it says, and what is too small to say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Calling Ansible: what it is told arrives as it is, and its failures come back in its own words."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

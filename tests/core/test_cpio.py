@@ -1,7 +1,5 @@
 """cpio archives: what the kernel unpacks, with bytes that depend on nothing but the contents."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

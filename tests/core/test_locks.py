@@ -1,7 +1,5 @@
 """Entries of the cache that are held while they are used."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders: where the lab's data is found."""
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from pathlib import Path

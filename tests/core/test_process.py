@@ -1,7 +1,5 @@
 """Other programs: run without a shell, and their failures named."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Progress: on stderr, each thing once, and by make's own steps."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path

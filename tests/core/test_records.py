@@ -1,7 +1,5 @@
 """Records: the same value gives the same bytes, and a reader never sees half a file."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Nothing that is obeyed instead of shown may pass."""
 
-from __future__ import annotations
-
 import io
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Errors in TOML files: the line, the key and what was probably meant."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -6,8 +6,6 @@ A block is fenced as `console`: lines behind `$ ` are commands, the lines after 
 `<!-- file: PATH -->` says which file it is.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Whether the lab takes a command line, without doing what it says."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

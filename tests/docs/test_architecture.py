@@ -1,7 +1,5 @@
 """ARCHITECTURE.md and CONTRIBUTING.md name what is there: files, and in them functions, classes and constants."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

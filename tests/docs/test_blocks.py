@@ -1,7 +1,5 @@
 """How the documentation's commands are found in its pages, and how outputs are compared."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The files about the project itself: licence, changes, and the checks before a commit."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

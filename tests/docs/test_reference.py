@@ -1,7 +1,5 @@
 """The pages that are made from the code: the command reference, and the tables of stored records."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

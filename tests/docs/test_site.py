@@ -1,7 +1,5 @@
 """The site and the man pages as `make docs` left them in build/."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The Vagrantfile: what it asks for, and that Vagrant takes it for both providers. No machine is started."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

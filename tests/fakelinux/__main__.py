@@ -3,8 +3,6 @@
 Afterwards `lab tree add REPO --name history` makes it a tree.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@ the start, the words and the seed: the same ids on every machine. Written with `
 or two for a hundred commits on a whole kernel.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import tempfile

@@ -3,8 +3,6 @@
 The object differs, and everything linked after it moves; what the kernel does stays the same.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Bisections and matrices that nobody measured, stored as measured ones are, with words that attack the reader."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

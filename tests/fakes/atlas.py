@@ -1,7 +1,5 @@
 """Atlases that are made up: costs with seeds, steps where the test says, and holes."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping, Sequence

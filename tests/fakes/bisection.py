@@ -5,8 +5,6 @@ Run as a module, `python -m tests.fakes.bisection bisect ...` is the lab itself 
 it. What is built and run is noted in the files named by FAKE_BUILDS and FAKE_RUNS, a line each.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """`lab bisect` for tests, from the command line to the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

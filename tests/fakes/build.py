@@ -6,8 +6,6 @@ environment reach it: FAKE_MADE is a file that gets a line per object that is co
 linking waits, and says so in FAKE_HOLD.reached.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import subprocess

@@ -1,7 +1,5 @@
 """A result of guests run by a program that stands in for QEMU: what it reports follows from what it is given."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

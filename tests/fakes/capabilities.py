@@ -1,7 +1,5 @@
 """Root without its privilege to read every file, so that a file's mode holds for it as for any user."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A dask cluster on this machine: a scheduler and workers, each a process with its own store."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

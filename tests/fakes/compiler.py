@@ -1,7 +1,5 @@
 """Compilers that say they are something else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 SCRIPT = """\

@@ -1,7 +1,5 @@
 """Guests that never boot: their numbers come from a formula, so that order and statistics are exact."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """/proc and /sys of hosts, as files below a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 CPU = "sys/devices/system/cpu"

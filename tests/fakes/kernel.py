@@ -1,7 +1,5 @@
 """A kernel tree small enough to make in a moment, for several tests."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Live mode's guests on a host that never was: each gives its kernel's fate, as `fakebisect` has it, with noise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

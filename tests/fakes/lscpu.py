@@ -1,7 +1,5 @@
 """Hosts of several shapes, as their lscpu printed them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lab.guests import topology

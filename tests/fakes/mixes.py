@@ -4,8 +4,6 @@ A line `cost 12` of a C file adds 12 to what one operation costs. `uses NAME` bu
 `gone NAME` only if none has.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Nights of one plan on a tree that a test changes in between, with the fake kernels and guests of bisections."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packages of three distributions with the same files, made by their own tools as far as Debian has these."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waits for other processes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

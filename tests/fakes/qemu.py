@@ -4,8 +4,6 @@ The first line of the kernel's file is its throughput, or `panic`. The job comes
 FAKE_RUNS names a file that gets a line for each guest, FAKE_RUN_S is how long one takes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

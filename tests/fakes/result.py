@@ -1,7 +1,5 @@
 """Results that nobody measured, stored as measured ones are: every kind of case, and words that attack the reader."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

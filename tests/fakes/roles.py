@@ -1,7 +1,5 @@
 """Running one of the lab's Ansible roles on folders of this machine, and reading what it wrote."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

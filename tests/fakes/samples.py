@@ -1,7 +1,5 @@
 """A history with as many samples as one wants, written straight into the database."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from lab.history import schema, trends

@@ -1,7 +1,5 @@
 """A home with a record of every kind in it, made once by the lab itself with fake kernels and guests."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The means of a command that keeps quiet and does one thing at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lab.core.executor import Work

@@ -1,7 +1,5 @@
 """The time of each test, and one table of all inputs and findings at the end."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

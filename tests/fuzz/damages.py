@@ -1,7 +1,5 @@
 """Ways to damage a file: five of a table, and many by chance with a seed."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

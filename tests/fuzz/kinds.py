@@ -1,7 +1,5 @@
 """The kinds of files in a store, and the commands that read each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stores with one damaged file: every command names it, does without it or makes it anew, and never breaks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

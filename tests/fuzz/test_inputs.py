@@ -1,7 +1,5 @@
 """Files that others made: bundles, kernel images, TOML files and what a plugin wrote are read or refused."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

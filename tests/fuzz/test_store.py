@@ -1,7 +1,5 @@
 """Stores of which one file is damaged: each command that reads it names it in a line, and shows no other number."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

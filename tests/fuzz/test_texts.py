@@ -1,7 +1,5 @@
 """Whatever is typed, and whatever a guest says, is understood or refused in the lab's words."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from contextlib import suppress

@@ -5,8 +5,6 @@ Every run has a home of its own. Kernels, images, trees and downloads are found 
 they are kept in a store, `LAB_TEST_STORE`, which the home links to. `test_from_zero.py` has a home without it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -4,8 +4,6 @@ Half of it is programs counted by hand (`probe.c`), whose windows have no kernel
 other half is cases on a package, which depend on the kernel, on QEMU and on the compiler, too.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

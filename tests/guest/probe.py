@@ -3,8 +3,6 @@
 Cases are run many to a guest, and every guest is booted once: a window depends on nothing outside of it.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The noise certificate of real guests: exact mode is equal to the last digit."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import NEW, Lab

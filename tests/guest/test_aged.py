@@ -1,7 +1,5 @@
 """Aged memory and huge pages by request: the same kernel on both sides, and a setting that makes the difference."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """aio-hugetlbfs on real kernels: what pinning page by page costs reads into huge pages, and whom it costs nothing."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Guests of other architectures on this host: packages, the same bytes again, functions, and two in one table."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

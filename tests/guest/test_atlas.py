@@ -1,7 +1,5 @@
 """An atlas of real guests: two kernels, the step between them with its functions, and a cell again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

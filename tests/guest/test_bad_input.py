@@ -1,7 +1,5 @@
 """Bad input and bad guests, through the installed command: one clear line, the right status, nothing lost."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Bisection on real kernels: culprit and fix between ends that are alike, and one step for `git bisect run`."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import shutil

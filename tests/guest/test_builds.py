@@ -1,7 +1,5 @@
 """Real kernel builds: the same bytes anywhere, and nothing built twice."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

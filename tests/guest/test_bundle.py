@@ -1,7 +1,5 @@
 """A bundle of a measured result, run by somebody who has nothing else: another user, another home, no store."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

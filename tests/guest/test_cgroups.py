@@ -1,7 +1,5 @@
 """cgroups and fairness in real guests: each level costs, and a group gets what its weight promises."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import NEW, OLD, Lab

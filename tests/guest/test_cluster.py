@@ -1,7 +1,5 @@
 """Real guests by the workers of a cluster, each with a store of its own: the numbers are those of one machine."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

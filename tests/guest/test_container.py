@@ -1,7 +1,5 @@
 """The container image, built and run without a registry: its base is a bootstrapped root of Debian."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

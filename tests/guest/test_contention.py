@@ -1,7 +1,5 @@
 """vCPUs that contend, in real guests: the planted cases, the same bytes twice, and lines by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

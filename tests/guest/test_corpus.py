@@ -1,7 +1,5 @@
 """The boot, and what every guest offers its programs: measured in real guests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

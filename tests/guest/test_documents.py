@@ -4,8 +4,6 @@ The reader is an ordinary user with a fresh home, in a checkout after `make setu
 kernels of the story are built, and what was downloaded is there; results are not.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`lab explain` and modelled cycles on real kernels, one of which has a cost planted in a known place."""
 
-from __future__ import annotations
-
 import difflib
 import subprocess
 from typing import Any

@@ -1,7 +1,5 @@
 """From nothing: a home without the store, where everything is downloaded, made and built anew, to the same bytes."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

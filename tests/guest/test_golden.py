@@ -3,8 +3,6 @@
 `make golden` records the table anew.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

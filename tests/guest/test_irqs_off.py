@@ -1,7 +1,5 @@
 """The longest span without interrupts against brute force: each instruction's own flag, in a real guest."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """latency in real guests: time-outs end when they are due, seeds are equal, and a kernel without io_uring says so."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import NEW, OLD, Lab

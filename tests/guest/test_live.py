@@ -1,7 +1,5 @@
 """Live mode with real guests, by `--accel tcg`: its times mean nothing here, everything else about it is the same."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

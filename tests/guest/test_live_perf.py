@@ -1,7 +1,5 @@
 """perf in real guests of live mode, under TCG: what it counts without a PMU, and what it records."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import NEW, Lab

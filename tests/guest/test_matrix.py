@@ -1,7 +1,5 @@
 """A matrix of real guests: two settings of one kernel."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

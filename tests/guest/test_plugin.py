@@ -1,7 +1,5 @@
 """The cost plugin against programs whose counters can be worked out by hand (`probe.c`), in a real guest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

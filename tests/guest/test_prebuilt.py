@@ -1,7 +1,5 @@
 """Kernels that nobody builds: a distributor's packages, and files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports of a really measured regression, by the installed lab."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A comparison that is broken off, in each mode: nothing outlives it, nothing that it measured is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`lab ab --robust` in real guests: a run's events add up to its metric, and verdicts are judged at other costs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

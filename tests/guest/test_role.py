@@ -1,7 +1,5 @@
 """The role that builds kernels, from the wheel, by an ordinary user: a tree of few objects with real make and gcc."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings in real guests of a distributor's kernel: one of each is in force, or is refused in the right words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Two distributor's kernels under a program of the user's: whose cost it is, what differed, and what failed."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A guest that goes on from a kept state gives the bytes of one that booted: report, console, modelled costs."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The main job on real kernels: commits that are known to change things, and cases that must not change."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import BASE, FIX, TEST, Lab, verdicts

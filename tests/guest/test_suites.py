@@ -1,7 +1,5 @@
 """A suite in real guests: its groups in the document, the summary in text, and two packages that differ as is known."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

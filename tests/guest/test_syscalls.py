@@ -1,7 +1,5 @@
 """syscalls in real guests: every case runs or says what its kernel lacks; packages differ where it is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Workloads of the user's, and other people's programs, in real guests: their numbers, and their failures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """QEMU of the backports beside the host's: unpacked once, chosen for vCPUs that contend, and refused by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

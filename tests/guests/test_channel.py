@@ -1,7 +1,5 @@
 """The channel: jobs that a guest can read, and reports that are cut anywhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

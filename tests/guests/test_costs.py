@@ -1,7 +1,5 @@
 """Modelled metrics from windows, against sums done by hand."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """The packages that the doctor misses, and their installation."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

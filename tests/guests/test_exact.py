@@ -1,7 +1,5 @@
 """Exact mode's guest: its command line makes it repeatable, and its fingerprint covers the command line."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What a guest needs for a file system on a RAM disk, and the commands that mount it."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 from dataclasses import replace

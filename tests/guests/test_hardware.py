@@ -1,7 +1,5 @@
 """Machine files: the shipped ones are sound, and errors name the mistake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

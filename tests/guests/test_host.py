@@ -1,7 +1,5 @@
 """Recorded hosts: their setup, and what disturbed a round."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

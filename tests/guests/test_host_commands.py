@@ -1,7 +1,5 @@
 """Commands of the host as workloads: what is brought along, how it is started, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The role that sets a machine up for measuring and puts it back, on hosts that are files in a folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

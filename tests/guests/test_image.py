@@ -1,7 +1,5 @@
 """The guest image, built by the real Ansible role from packages of a fake mmdebstrap."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The initrd of a workload's guest, packed from a root that is made here."""
 
-from __future__ import annotations
-
 import shutil
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """KVM or TCG: the probe, its refusals, and the fallback."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Live mode's virtual machine: its root, what vng is asked for, and what it prints."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

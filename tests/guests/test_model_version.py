@@ -1,7 +1,5 @@
 """The version of exact mode's numbers, and the words about two of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

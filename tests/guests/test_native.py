@@ -1,7 +1,5 @@
 """Machine files of measured hosts: recorded samples of several hosts, curves by hand, and this host itself."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

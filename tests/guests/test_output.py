@@ -1,7 +1,5 @@
 """The metrics of a case, and the errors when they are missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

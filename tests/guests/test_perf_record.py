@@ -1,7 +1,5 @@
 """Profiles of `perf record`: a report of perf 6.1 is in tests/data; the difference is counted by hand."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`perf stat` around cases: its events, its output and the summary; an output of perf 6.1 is in tests/data."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The threads of a guest on their host CPUs."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The cost plugin's Python side: arguments and output. tests/guest/test_plugin.py checks what it counts."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The cost plugin's arm64 parts without QEMU: instructions by class, and address spaces that come back."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence

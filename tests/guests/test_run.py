@@ -1,7 +1,5 @@
 """Guests: every failure is told from the others, and no guest outlives the lab."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`lab shell`: settings, needs, and the command's output."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The store of snapshots, and which guests can have one."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import errno

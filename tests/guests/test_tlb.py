@@ -1,7 +1,5 @@
 """The plugin's buffers of translations, without QEMU: sets, ways, and the page that was unused longest goes first."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Seats and QEMU command lines on hosts of several shapes, from what lscpu says of them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

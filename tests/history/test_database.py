@@ -1,7 +1,5 @@
 """The tables of the history's database: those of older and newer labs, two labs at once, and a kill."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import signal

@@ -1,7 +1,5 @@
 """The history's database: indexing, trends, and errors."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The alternatives of kernels: their tables in each form, and which features two kernels look for."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Architectures: a folder each, and what is refused."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

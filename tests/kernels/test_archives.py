@@ -1,7 +1,5 @@
 """Archives of packages: what series, nights and atlases take is the same of any of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Members of a kernel's types: a BTF of two structs, made by hand."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -4,8 +4,6 @@ One home and one tree for the whole file: what is known of a kernel's configurat
 one run of Ansible. Every test makes commits of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gzip

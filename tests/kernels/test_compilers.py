@@ -1,7 +1,5 @@
 """Compilers: who they are, and for whom they are too new."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

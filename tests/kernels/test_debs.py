@@ -1,7 +1,5 @@
 """Packages by version and by name, with apt's programs played by scripts."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """The patches that come with the lab, and the source that they are for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

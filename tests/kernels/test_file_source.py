@@ -1,7 +1,5 @@
 """Kernels in files, with modules of their own, in a folder's order, and at addresses."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import re

@@ -1,7 +1,5 @@
 """Kernel images, made by hand to the boot protocol's offsets."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

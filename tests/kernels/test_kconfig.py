@@ -1,7 +1,5 @@
 """Kernel configuration: what is asked for, and what kconfig made of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.core.paths import data_folder

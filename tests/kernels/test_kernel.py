@@ -1,7 +1,5 @@
 """Kernels at hand: on which machines they boot, and what is unpacked of a file."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 from pathlib import Path

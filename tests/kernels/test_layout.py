@@ -1,7 +1,5 @@
 """Kernels of one source with another layout: only the linker script differs, and only in its order."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

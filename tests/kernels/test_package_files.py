@@ -1,7 +1,5 @@
 """Packages of other distributions: made by their tools, damaged, and hostile."""
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The lab's own package lists, fetched by the real apt from a small archive."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Names of kernel parameters in a kernel's image."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Patches in the forms in which people have them: each gives the tree that `git am` would."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import quopri

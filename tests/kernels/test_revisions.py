@@ -1,7 +1,5 @@
 """From text to one kernel, in a repository with known commits."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

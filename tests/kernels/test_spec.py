@@ -1,7 +1,5 @@
 """Specs as typed: what is a revision, what a suffix, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

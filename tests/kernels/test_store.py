@@ -1,7 +1,5 @@
 """The store: what is in it is whole, what is not whole is not in it."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

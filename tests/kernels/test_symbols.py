@@ -1,7 +1,5 @@
 """Names of functions: System.map, a kernel's own kallsyms, ELF programs."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess

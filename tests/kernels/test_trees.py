@@ -1,7 +1,5 @@
 """The lab's own repositories: made whole or not at all, and a user's checkout is only read."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

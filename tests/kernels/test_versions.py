@@ -1,7 +1,5 @@
 """Orders of versions: tables out of the tests of rpm (rpmvercmp.at) and pacman (vercmptest.sh)."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.kernels import versions

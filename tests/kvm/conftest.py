@@ -1,7 +1,5 @@
 """The machine that has KVM, with the lab in it as an ordinary user has it who may use KVM."""
 
-from __future__ import annotations
-
 import json
 import pwd
 import shutil

@@ -9,8 +9,6 @@ CPUs take turns, half of the guests do not come up. So a host with an older QEMU
 which is downloaded and not installed.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """A bisection of four commits in live mode under KVM. All that it builds is built on the host before."""
 
-from __future__ import annotations
-
 import pytest
 
 from ..guest.conftest import Lab, plant

@@ -1,7 +1,5 @@
 """Comparisons under KVM: vCPUs on their CPUs, A/A, stopped and killed ones, and exact mode beside them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

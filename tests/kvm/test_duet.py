@@ -4,8 +4,6 @@ QEMU's emulation of KVM runs two guests at once in about half of its machines, a
 So no commit asks for this file.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guests under KVM that panic or hang, and shells."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import ARMS, BASE, LIVE, KvmLab

@@ -1,7 +1,5 @@
 """The host in the machine: what the doctor finds, sets and puts back, and the probe that is kept."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

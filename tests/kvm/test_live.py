@@ -1,7 +1,5 @@
 """Live mode under KVM: the part of `make kvm` that `make test` has, one comparison of one round."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

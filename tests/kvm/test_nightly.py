@@ -1,7 +1,5 @@
 """A night with live mode under KVM."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import FirstNight, KvmLab

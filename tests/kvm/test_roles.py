@@ -1,7 +1,5 @@
 """The Ansible roles of hosts in a machine that systemd has booted, which has KVM."""
 
-from __future__ import annotations
-
 import json
 import pwd
 import re

@@ -1,7 +1,5 @@
 """`lab selftest` in the machine: what was found, and what could not be done."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The decisions of a night by tables: the baselines of a tip, and its events."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace as replace_fields
 from typing import cast

@@ -1,7 +1,5 @@
 """Nights on packages: what is new in the archive is measured the night it comes, against what was there before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The Ansible role for nights by a timer: systemd accepts its files, a rerun changes nothing, and it is removed."""
 
-from __future__ import annotations
-
 import configparser
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nights on histories with known effects: each change is reported once, whatever goes wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

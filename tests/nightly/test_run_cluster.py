@@ -1,7 +1,5 @@
 """Nights whose guests are run by workers: the same bytes as without them, and the same news."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Live mode at night: beside exact mode, apart from it, and one piece of news where both tell the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

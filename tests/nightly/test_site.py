@@ -1,7 +1,5 @@
 """The nightly site: every link leads somewhere, the feed and the numbers are read by others' programs."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from email import message_from_string

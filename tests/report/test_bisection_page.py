@@ -1,7 +1,5 @@
 """A bisection in every format: how each commit stands, what is said of it, and words that attack the reader."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bundles: made from a stored result, checked, run by a plain shell, and replayed to the last digit."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

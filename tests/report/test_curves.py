@@ -1,7 +1,5 @@
 """Curves over time: drawn where they belong, said in words, and only where both arms have them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

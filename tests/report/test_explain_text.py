@@ -1,7 +1,5 @@
 """What kernels choose by their CPU, and the lines that they move for nothing, as `lab explain` prints them."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The differential flame graph, speedscope's document, and folded text."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 
 import pytest

@@ -1,7 +1,5 @@
 """Formats, but the page and the mail: what people must find, and what programs of others read."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

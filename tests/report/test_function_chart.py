@@ -1,7 +1,5 @@
 """The chart of the functions that differ most."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 
 import pytest

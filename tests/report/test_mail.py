@@ -1,7 +1,5 @@
 """The draft of a regression report: its parts, its addresses, and what it must not say."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

@@ -1,7 +1,5 @@
 """A matrix as page, Markdown and CSV: every cell's number and verdict, reasons, and words that attack the reader."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

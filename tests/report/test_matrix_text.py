@@ -1,7 +1,5 @@
 """A matrix as text and as a heat map: what a reader must find in it, and read back from it."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page without a browser: one file, small, everything escaped, pictures where they should be."""
 
-from __future__ import annotations
-
 import html.parser
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plots: everything is drawn where it is."""
 
-from __future__ import annotations
-
 import re
 import statistics
 

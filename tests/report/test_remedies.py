@@ -1,7 +1,5 @@
 """Tests of what the output says of open cases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Suites and results of many cases: counts by group, the largest changes, what is open by name, and no more."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

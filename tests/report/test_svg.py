@@ -1,7 +1,5 @@
 """The places of values, their labels, and documents that are read by others."""
 
-from __future__ import annotations
-
 import itertools
 import xml.etree.ElementTree as ElementTree
 

@@ -1,7 +1,5 @@
 """Sweeps: cases that differ in a size alone, as a line of text and a curve on the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """A result as text: what a reader must find in it."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

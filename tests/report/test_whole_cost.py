@@ -1,7 +1,5 @@
 """The whole cost of a case in every format for people, and the parts of it as metrics in those for tools."""
 
-from __future__ import annotations
-
 import html
 import io
 import re

@@ -4,8 +4,6 @@ Live mode takes KVM where a guest boots under it, else QEMU's emulator. Prints a
 mode reaches a verdict and exact mode says the other direction.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -4,8 +4,6 @@ make bench                 everything whose kernels are stored or quick
 make bench ARGS=--build    also a first build, from an empty cache (minutes)
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

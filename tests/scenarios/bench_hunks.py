@@ -12,8 +12,6 @@ next call goes on; a search that was cut off is resumed. A set that would be pla
 kernels are built in one folder, so that a mix costs its own files and the link.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import random

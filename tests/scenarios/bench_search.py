@@ -5,8 +5,6 @@ make bench-search ARGS='--table figures'   one of figures, calibration, drift, g
 make bench-search ARGS='--searches 50'     fewer searches a row
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -8,8 +8,6 @@ make bench-verdict ARGS='--table errors --rounds 40'        with another number 
 make bench-verdict ARGS='--table quiet --row 3'             that row alone, with the numbers it has in the table
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -7,8 +7,6 @@ Prints the change of each case at quanta of 20, 50 and 100 cycles, and at half a
 docs/contention.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

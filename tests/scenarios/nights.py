@@ -9,8 +9,6 @@ What is measured goes to a folder of its own (build/nights), kernels to the user
 it was when it is run again: nights that are done are not done again.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

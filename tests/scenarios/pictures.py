@@ -15,8 +15,6 @@ Those in the repository are of
         --set thp=always,madvise,never -w alloc-burst:layout-4632k -w alloc-burst:layout-512k
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import shutil

@@ -5,8 +5,6 @@ commit. `lab/compare/runs.py` is tested by `tests/compare/test_runs*.py`, a test
 import it. `make unit` runs all tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

@@ -5,8 +5,6 @@ asciinema's format, version 2 (https://docs.asciinema.org/manual/asciicast/v2/).
 be there already: what is downloaded and built is recorded, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import json

@@ -9,8 +9,6 @@ Prints the standard deviation of each case's primary metric over the seeds, in p
 exits 1 if one is above `--most`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -6,8 +6,6 @@ Takes a kernel of a tree and a package. Each guest runs twice, and the faster on
 makes a guest slower and never faster.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

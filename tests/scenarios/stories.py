@@ -3,8 +3,6 @@
 The kernels are built first, and not timed. Prints a Markdown table; exits 1 if a line of it does not hold.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

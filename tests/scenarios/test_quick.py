@@ -1,7 +1,5 @@
 """`make quick` chooses the tests of what changed, and never passes over a failure."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -17,8 +17,6 @@ A native run takes as long as all that its operations cause: also what the kerne
 in softirqs and threads (what RCU frees, for one). So that is in the modelled time here, and the guest's ticks are not.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Change points: those that Apache Otava finds, lasting steps alone, dated, and few false ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

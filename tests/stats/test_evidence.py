@@ -1,7 +1,5 @@
 """The sequential machinery against independent computations and against simulated nothing."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Verdicts over many cases and metrics, by hand and on noise."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.stats import multiple

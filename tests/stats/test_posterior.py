@@ -1,7 +1,5 @@
 """The model of live mode's search against the same things computed another way."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Looks at blocks, with a plan and without: how often they are wrong, and what they ask for."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts on measurements whose answer is known."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Every verdict follows the table of docs/verdict.md: its own examples, values at the edges, and random ones."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

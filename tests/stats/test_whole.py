@@ -1,7 +1,5 @@
 """The whole cost of a case, and the words that it takes back: the table of docs/verdict.md."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs that all tests of a process share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The lab's own workloads as programs, compiled and run on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """compaction-stall and large-alloc, compiled and run here on fresh memory; ageing is for guests only."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from collections.abc import Callable

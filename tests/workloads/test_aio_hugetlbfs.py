@@ -1,7 +1,5 @@
 """aio-hugetlbfs, compiled and run on a file of this machine: what it prints, and what must hold."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator

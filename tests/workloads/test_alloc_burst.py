@@ -1,7 +1,5 @@
 """alloc-burst, compiled and run on this machine: what it prints, and what must hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """cgroups: its table of cases, which two workloads share."""
 
-from __future__ import annotations
-
 import re
 
 from lab.core.paths import data_folder

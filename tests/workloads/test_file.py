@@ -1,7 +1,5 @@
 """Workload files: mistakes are named with their line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """latency, compiled and run on this machine: its table of cases, and what it prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

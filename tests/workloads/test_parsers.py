@@ -1,7 +1,5 @@
 """Readers of what programs print: against real outputs, and against outputs of a version that differs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

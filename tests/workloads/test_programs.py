@@ -1,7 +1,5 @@
 """What holds for all of the lab's own programs: the names that they refuse, and that their bytes are the same."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Selections of workloads and cases: shipped ones, folders, and files of the user's."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

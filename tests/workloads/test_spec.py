@@ -1,7 +1,5 @@
 """Workloads: what they need of a guest, and what runs in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """The patterns of workloads that are other people's programs, against what these printed in guests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

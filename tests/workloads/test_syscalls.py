@@ -1,7 +1,5 @@
 """syscalls, compiled and run on this machine: every case of its table, and what it prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

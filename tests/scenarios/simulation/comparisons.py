@@ -1,7 +1,5 @@
 """Simulated live comparisons through the code that decides them: how often it is wrong, and what it finds."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

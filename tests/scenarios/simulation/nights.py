@@ -7,8 +7,6 @@ A live host has the noise of docs/live-search.md: boots and samples, drift, outl
 two kernels that do the same differ by code layout, a little in each seed.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Callable, Sequence

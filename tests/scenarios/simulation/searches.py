@@ -1,7 +1,5 @@
 """Simulated searches: how often they are right, how often they say so, and what they cost."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

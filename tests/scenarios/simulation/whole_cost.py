@@ -1,7 +1,5 @@
 """Simulated comparisons of exact mode with work that others do and with waits, through the code that decides them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

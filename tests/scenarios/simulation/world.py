@@ -4,8 +4,6 @@ The unit of all values is sigma, the sd of one sample from one fresh boot. World
 so a seed is a history, its culprit and its noise.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache
