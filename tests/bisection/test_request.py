@@ -92,19 +92,11 @@ def test_paths_outside_the_tree_are_refused(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 3)
     assert (
         bisector.run(
-            "--good",
-            commits[0],
-            "--bad",
-            commits[2],
-            "--tree",
-            str(bisector.tree),
-            "-w",
-            bisector.workload,
-            "--",
+            "--good", commits[0], "--bad", commits[2], "--tree", str(bisector.tree), "-w", bisector.workload, "--",
             "/no",
         )
         == 2
-    )
+    )  # fmt: skip
     assert "cannot limit the range to /no" in bisector.said
 
 
