@@ -132,39 +132,14 @@ def test_the_names_of_one_end() -> None:
     assert hunks.one_sided([Hunk(path="mm/a.c", lines=lines)], [old], [new]) == ["LIMIT", "quick", "slow"]
 
 
-def test_a_hunk_in_a_system_call_is_in_the_functions_that_profiles_name() -> None:
+def test_hunks_in_system_calls_and_in_assembly_are_in_the_functions_that_profiles_name() -> None:
     hunk = Hunk(path="mm/mincore.c", function="SYSCALL_DEFINE3(mincore, unsigned long, start,", lines=["+a"])
     assert hunk.functions == {"__do_sys_mincore", "__se_sys_mincore", "__x64_sys_mincore"}
-
-
-def test_a_hunk_of_assembly_is_in_the_function_and_its_alias() -> None:
     hunk = Hunk(path="arch/x86/lib/memset_64.S", function="SYM_FUNC_START(__memset)", lines=["+\trep stosb"])
     assert hunk.functions == {"__memset", "memset"}
 
 
-SOURCE = """\
-static int hidden(struct path *path)
-{
-	return path->mode;
-}
-
-static inline int may(struct path *path, int mask)
-{
-	return hidden(path) & mask;
-}
-
-int kept(struct path *path)
-{
-	return hidden(path);
-}
-
-int walk(struct path *path)
-{
-	if (may(path, 1) || kept(path))
-		return elsewhere(path);
-	return 0;
-}
-"""
+SOURCE = Path(__file__).with_name("inlined.c").read_text()
 
 
 def test_functions_that_a_compiler_put_into_a_caller_have_its_share() -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -42,13 +43,9 @@ USER = SymbolTable([Label(0x1000, "T", "main", 0x100), Label(0x1100, "T", "touch
 OTHER = SymbolTable([Label(0x1000, "T", "other", 0x1000)])
 
 BASE = [
-    Block(K, 100, 50_000, 10),
-    Block(K + 8, 100, 50_000, 100),
-    Block(K + 0x100, 40, 8_000, 20),
-    Block(K + 0x300, 30, 3_000, 3),
-    Block(0x1000, 10, 1_000, 1),
-    Block(0x9000, 7, 700, 1),
-]
+    Block(K, 100, 50_000, 10), Block(K + 8, 100, 50_000, 100), Block(K + 0x100, 40, 8_000, 20),
+    Block(K + 0x300, 30, 3_000, 3), Block(0x1000, 10, 1_000, 1), Block(0x9000, 7, 700, 1),
+]  # fmt: skip
 TEST = [
     Block(K, 200, 100_000, 20),
     Block(K + 8, 200, 100_000, 200),
@@ -162,26 +159,7 @@ def test_mechanisms_by_how_much_they_moved() -> None:
 # --- initcalls
 
 # Of Debian's 6.1, shortened.
-LOG = """\
-<6>[    0.000000] Linux version 6.1.0-56-cloud-amd64
-<7>[    1.610978] calling  init_kprobes+0x0/0x142 @ 1
-<7>[    1.617178] initcall init_kprobes+0x0/0x142 returned 0 after 8000 usecs
-<7>[    1.617500] calling  futex_init+0x0/0xde @ 1
-<6>[    1.617600] futex hash table entries: 256
-<7>[    1.617696] initcall futex_init+0x0/0xde returned 0 after 0 usecs
-<6>[    3.270362] clocksource: Switched to clocksource tsc-early
-<7>[    3.270500] initcall clocksource_done_booting+0x0/0x40 returned 0 after 200 usecs
-<7>[    4.000000] calling  unpopulated_init+0x0/0x43 @ 1
-<7>[    4.001200] initcall unpopulated_init+0x0/0x43 returned -19 after 1000 usecs
-<7>[    4.010000] calling  init_subsystem+0x0/0x20 @ 1
-<7>[    4.010300] initcall init_subsystem+0x0/0x20 returned 0 after 100 usecs
-<7>[    4.015000] calling  1_do_populate_rootfs+0x0/0x105 @ 24
-<7>[    4.020000] calling  init_subsystem+0x0/0x18 @ 1
-<7>[    4.020300] initcall init_subsystem+0x0/0x18 returned 0 after 50 usecs
-<7>[    4.229791] initcall 1_do_populate_rootfs+0x0/0x105 returned after 170293 usecs
-<6>[    6.091649] Run /init as init process
-<7>[    7.000000] initcall late+0x0/0x18 returned 0 after 5 usecs
-""".splitlines()
+LOG = (Path(__file__).parents[1] / "data" / "initcalls-6.1.txt").read_text().splitlines()
 
 
 def test_initcalls_are_read_from_the_log_and_the_rest_is_outside() -> None:
@@ -273,25 +251,24 @@ def test_a_counter_below_zero_has_no_percentage() -> None:
     assert found.ratio is None and explain_text.moved(found) == ""
 
 
+def row_of(name: str, width: int) -> str:
+    """The line of a kernel whose only function has that name."""
+    arms = (
+        ArmProfile(blocks=[Block(K, 1, cycles, 1)], operations=1, kernel=[SymbolTable([Label(K, "T", name)])])
+        for cycles in (10**9, 10**9 + 10**6)
+    )
+    return next(line for line in shown(explain.explain(*arms), width=width).splitlines() if line.startswith(name[:10]))
+
+
 @pytest.mark.parametrize(
     ("width", "rest"), [(120, ["100.0", "%", "kernel", "1"]), (88, ["100.0", "%", "1"]), (78, ["1"])]
 )
 def test_narrow_text_keeps_the_calls_longer_than_space_and_share(width: int, rest: list[str]) -> None:
-    table = SymbolTable([Label(K, "T", "prot_commit_flush_ptes")])
-    base = ArmProfile(blocks=[Block(K, 1, 10**9, 1)], operations=1, kernel=[table])
-    test = ArmProfile(blocks=[Block(K, 1, 10**9 + 10**6, 1)], operations=1, kernel=[table])
-    text = shown(explain.explain(base, test), width=width)
-    row = next(line for line in text.splitlines() if line.startswith("prot_commit_flush_ptes"))
-    assert row.split()[4:] == rest
+    assert row_of("prot_commit_flush_ptes", width).split()[4:] == rest
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_narrow_text_keeps_its_lines(width: int) -> None:
-    long = "a_function_with_a_very_long_name_that_fits_nowhere_because_it_goes_on_and_on"
-    table = SymbolTable([Label(K, "T", long)])
-    base = ArmProfile(blocks=[Block(K, 1, 10**9, 1)], operations=1, kernel=[table])
-    test = ArmProfile(blocks=[Block(K, 1, 10**9 + 10**6, 1)], operations=1, kernel=[table])
-    text = shown(explain.explain(base, test), width=width)
-    line = next(line for line in text.splitlines() if line.startswith("a_function"))
+    line = row_of("a_function_with_a_very_long_name_that_fits_nowhere_because_it_goes_on_and_on", width)
     assert "…" in line and "+1,000" in line
     assert width < 60 or len(line) <= width

@@ -1,13 +1,14 @@
 """A kernel tree that the real Ansible role builds in a moment, with real gcc, and that fails or waits on demand.
 
-Its makefile knows what the role asks of kbuild: `O=`, `allnoconfig` and `alldefconfig` with KCONFIG_ALLCONFIG,
-`bzImage vmlinux`, and arm64's `Image`. A syntax error in a source file fails like a real one. Two variables of the
-environment reach it: FAKE_MADE is a file that gets a line per object that is compiled; while the file FAKE_HOLD exists,
-linking waits, and says so in FAKE_HOLD.reached.
+Its files are in `buildable`. Its makefile knows what the role asks of kbuild: `O=`, `allnoconfig` and `alldefconfig`
+with KCONFIG_ALLCONFIG, `bzImage vmlinux`, and arm64's `Image`. A syntax error in a source file fails like a real one.
+Two variables of the environment reach it: FAKE_MADE is a file that gets a line per object that is compiled; while the
+file FAKE_HOLD exists, linking waits, and says so in FAKE_HOLD.reached.
 """
 
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -25,76 +26,16 @@ from lab.kernels.store import Build, BuildInputs
 
 from .kernel import change, commit_all, git, write_kernel
 
-MAKEFILE = """\
-VERSION = 6
-PATCHLEVEL = 99
-SUBLEVEL = 0
-
-OBJECTS := $(O)/init/main.o $(O)/mm/mmap.o
-
-allnoconfig alldefconfig:
-	@mkdir -p $(O)
-	@sh scripts/allnoconfig "$(KCONFIG_ALLCONFIG)" $(O)/.config "$(CC)"
-
-bzImage: vmlinux
-	@mkdir -p $(O)/arch/x86/boot
-	@echo "  BUILD   arch/x86/boot/bzImage"
-	@{ cat $(O)/vmlinux; cat $(O)/.config; } > $(O)/arch/x86/boot/bzImage
-
-Image: vmlinux
-	@mkdir -p $(O)/arch/$(ARCH)/boot
-	@cp $(O)/vmlinux $(O)/arch/$(ARCH)/boot/Image
-
-vmlinux: $(O)/vmlinux
-
-$(O)/vmlinux: $(OBJECTS)
-	@if [ -e "$(FAKE_HOLD)" ]; then touch "$(FAKE_HOLD).reached"; fi
-	@while [ -e "$(FAKE_HOLD)" ]; do sleep 0.05; done
-	@echo "  LD      vmlinux"
-	@sh scripts/link $@ $^
-	@nm $@ > $(O)/System.map
-	@mkdir -p $(O)/include/config
-	@echo $(VERSION).$(PATCHLEVEL).$(SUBLEVEL) > $(O)/include/config/kernel.release
-
-$(O)/%.o: %.c $(O)/.config
-	@mkdir -p $(dir $@)
-	@echo "  CC      $*.o"
-	@if [ -n "$(FAKE_MADE)" ]; then echo $* >> "$(FAKE_MADE)"; fi
-	@$(CC) $(KCFLAGS) -ffreestanding -c -o $@ $<
-"""
-
-# What is asked for is kept when a Kconfig file knows it, unless it depends on something that is not asked for.
-ALLNOCONFIG = """\
-echo "# compiled by $3" > "$2"
-sed -n 's/^config //p' Kconfig | sort | while read -r name; do
-	wants=$(sed -n "/^config $name\\$/,/^config /s/^\\tdepends on //p" Kconfig)
-	line=$(grep -E "^CONFIG_$name=" "$1")
-	if [ -n "$line" ] && { [ -z "$wants" ] || grep -q "^CONFIG_$wants=y" "$1"; }; then
-		echo "$line"
-	else
-		echo "# CONFIG_$name is not set"
-	fi
-done >> "$2"
-"""
-
-LINK = 'out=$1; shift; exec gcc -nostdlib -static -Wl,-e,main -Wl,--build-id=none -o "$out" "$@"\n'
-
 
 def write_buildable(top: Path, *, version: tuple[int, int] = (6, 99)) -> None:
     """The files of the tree, without git."""
     write_kernel(top)
-    makefile = MAKEFILE.replace("VERSION = 6", f"VERSION = {version[0]}").replace(
-        "PATCHLEVEL = 99", f"PATCHLEVEL = {version[1]}"
-    )
+    shutil.copytree(Path(__file__).with_name("buildable"), top, dirs_exist_ok=True)
+    makefile = (top / "Makefile").read_text()
+    for name, before, now in zip(("VERSION", "PATCHLEVEL"), (6, 99), version, strict=True):
+        makefile = makefile.replace(f"{name} = {before}", f"{name} = {now}", 1)
     (top / "Makefile").write_text(makefile)
     (top / "Kconfig").write_text(_kconfig())
-    for folder, name, text in (
-        ("scripts", "allnoconfig", ALLNOCONFIG),
-        ("scripts", "link", LINK),
-        ("init", "main.c", "int place(void);\nint main(void) { return place(); }\n"),
-    ):
-        (top / folder).mkdir(exist_ok=True)
-        (top / folder / name).write_text(text)
 
 
 def _kconfig() -> str:

@@ -1,6 +1,7 @@
 """Two distributor's kernels under a program of the user's: whose cost it is, what differed, and what failed."""
 
 import json
+import shutil
 import statistics
 from pathlib import Path
 from typing import Any
@@ -11,99 +12,12 @@ from .conftest import NEW, OLD, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.smoke]
 
-PROGRAM = r"""
-#include <lab/mark.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec * 1e-9;
-}
-
-/* Compares a string of the environment, whose place and length the seed moves. */
-static int compare(void)
-{
-	const char *pad = getenv("LAB_PAD");
-	char *copy = strdup(pad ? pad : "");
-	volatile int sum = 0;
-	double begin;
-
-	copy[strlen(copy) > 60 ? 60 : 0] = 'y';
-	begin = seconds();
-	lab_window_begin();
-	for (int i = 0; i < 2000; i++) {
-		syscall(SYS_getppid);
-		sum += strcmp(pad, copy);
-		lab_operation_end();
-	}
-	lab_window_end();
-	printf("{\"metrics\": {\"rate\": %.3f}}\n", 2000 / (seconds() - begin));
-	return 0;
-}
-
-/* Works for two thousandths of a second of guest time, whatever it gets done. */
-static int race(void)
-{
-	double begin = seconds();
-	int count = 0;
-
-	lab_window_begin();
-	while (seconds() - begin < 0.002) {
-		syscall(SYS_getppid);
-		count++;
-		lab_operation_end();
-	}
-	lab_window_end();
-	printf("{\"metrics\": {\"rate\": %d}}\n", count);
-	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	if (argc == 2 && !strcmp(argv[1], "compare"))
-		return compare();
-	if (argc == 2 && !strcmp(argv[1], "race"))
-		return race();
-	fputs("cannot do that\n", stderr);
-	return 3;
-}
-"""
-TOML = """\
-schema = 1
-name = "{name}"
-story = "a system call, and a comparison of strings whose place the seed moves"
-memory_mb = 512
-vcpus = 1
-measures = "kernel"
-program = "/usr/bin/strings"
-argv = ["{{case}}"]
-
-[[metric]]
-name = "rate"
-unit = "op/s"
-better = "higher"
-primary = true
-description = "operations per second of guest time"
-
-"""
-MAKEFILE = "$(OUT)/strings: strings.c\n\t$(CC) -O1 -static -I$(LAB_INCLUDE) -o $@ $<\n"
-
 
 def write(lab: Lab, name: str, *cases: str) -> Path:
     """A workload of the user's with some of the program's cases."""
-    folder = lab.home / name
-    folder.mkdir(exist_ok=True)
-    (folder / "strings.c").write_text(PROGRAM)
-    (folder / "Makefile").write_text(MAKEFILE)
-    (folder / "workload.toml").write_text(TOML.format(name=name) + "".join(f'[[case]]\nname = "{c}"\n' for c in cases))
+    folder = Path(shutil.copytree(Path(__file__).with_name("strings"), lab.home / name, dirs_exist_ok=True))
+    text = (folder / "workload.toml").read_text().replace('"strings"', f'"{name}"', 1)
+    (folder / "workload.toml").write_text(text + "".join(f'[[case]]\nname = "{case}"\n' for case in cases))
     return folder
 
 

@@ -1,5 +1,6 @@
 """Workloads of the user's, and other people's programs, in real guests: their numbers, and their failures."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,89 +9,12 @@ from .conftest import FIX, NEW, Lab, samples
 
 pytestmark = pytest.mark.guest
 
-PROGRAM = r"""
-#include <lab/mark.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-
-/* Touches PAGES pages, one operation each. */
-int main(void)
-{
-	long pages = atol(getenv("PAGES"));
-	char *memory = mmap(NULL, pages << 12, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	FILE *note = fopen("/workload/note.txt", "r");
-	char word[32] = "";
-
-	if (!note || !fgets(word, sizeof(word), note))
-		return 3;
-	lab_window_begin();
-	for (long i = 0; i < pages; i++) {
-		memory[i << 12] = 1;
-		lab_operation_end();
-	}
-	lab_window_end();
-	printf("touched: %ld pages\nthe note says %s\n", pages, word);
-	return 0;
-}
-"""
-
-MAKEFILE = """\
-$(OUT)/toucher: toucher.c
-\t$(CC) -O2 -static -I$(LAB_INCLUDE) -o $@ $<
-"""
-
-TOML = """\
-schema = 1
-name = "toucher"
-story = "pages touched"
-memory_mb = 512
-vcpus = 1
-program = "/usr/bin/toucher"
-files = ["note.txt"]
-isolate = true
-cmdline = ["lab_test_word=1"]
-parse = "regex"
-
-[settings]
-thp = "never"
-
-[env]
-PAGES = "300"
-
-[[metric]]
-name = "touched"
-unit = "pages"
-better = "higher"
-primary = true
-pattern = '^touched: (\\d+) pages$'
-description = "pages touched"
-
-[[metric]]
-name = "page_faults"
-unit = "faults"
-better = "lower"
-parse = "guest"
-description = "page faults of the program"
-
-[[case]]
-name = "well"
-args = ["well"]
-
-[[case]]
-name = "other"
-args = ["other"]
-"""
-
 
 @pytest.fixture(scope="module")
 def toucher(lab: Lab) -> Path:
     """A folder of the user's: sources, a Makefile, a file, and a name that needs care."""
     folder = lab.home / "my workloads, new" / "toucher"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("toucher.c", PROGRAM), ("Makefile", MAKEFILE), ("workload.toml", TOML), ("note.txt", "hi")):
-        (folder / name).write_text(text)
-    return folder
+    return Path(shutil.copytree(Path(__file__).with_name("toucher"), folder, dirs_exist_ok=True))
 
 
 def numbers(document: object, case: str) -> dict[str, tuple[list[float], list[float]]]:

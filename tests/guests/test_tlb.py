@@ -3,51 +3,24 @@
 import ctypes
 import random
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from lab.core.paths import data_folder
 
-SOURCE = """
-#include "tlb.h"
-
-static struct tlb tlb;
-
-int make(uint32_t entries, uint32_t ways)
-{
-	return tlb_make(&tlb, &(struct geometry){ .entries = entries, .ways = ways });
-}
-
-/* 1 if the page is there; if not, it is put there. */
-int use(uint64_t page, int huge, uint64_t epoch)
-{
-	struct entry entry = { .key = tlb_key(page, huge, epoch), .frame = epoch };
-
-	if (tlb_find(&tlb, page, entry.key))
-		return 1;
-	tlb_put(&tlb, page, &entry);
-	return 0;
-}
-
-/* The epoch in which the page was put there last; 0 if it is not there. */
-uint64_t flushed(uint64_t page, int huge)
-{
-	const struct entry *entry = tlb_flushed(&tlb, page, huge);
-
-	return entry ? entry->frame : 0;
-}
-"""
 Page = tuple[int, int, int]
 """Its number, whether it is a huge one, and the epoch."""
 
 
 @pytest.fixture(scope="module")
 def tlb(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder, plugin = tmp_path_factory.mktemp("tlb"), data_folder("machines") / "plugin"
-    (folder / "part.c").write_text(SOURCE)
+    library, plugin = tmp_path_factory.mktemp("tlb") / "parts.so", data_folder("machines") / "plugin"
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{plugin}"]
-    subprocess.run(["gcc", *flags, "-o", folder / "part.so", folder / "part.c", plugin / "tlb.c"], check=True)
-    loaded = ctypes.CDLL(str(folder / "part.so"))
+    subprocess.run(
+        ["gcc", *flags, "-o", library, Path(__file__).with_name("tlb_parts.c"), plugin / "tlb.c"], check=True
+    )
+    loaded = ctypes.CDLL(str(library))
     loaded.make.argtypes = (ctypes.c_uint32, ctypes.c_uint32)
     loaded.use.argtypes = (ctypes.c_uint64, ctypes.c_int, ctypes.c_uint64)
     loaded.flushed.argtypes, loaded.flushed.restype = (ctypes.c_uint64, ctypes.c_int), ctypes.c_uint64

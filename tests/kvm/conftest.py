@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ..guest.conftest import BASE, TEST, Lab, lab, story
-from .machine import SHARE, Machine
+from .machine import HERE, SHARE, Machine
 
 __all__ = ["lab", "story"]
 
@@ -49,33 +49,6 @@ from lab.nightly import run
 yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
 run.today = lambda: yesterday
 sys.exit(main.run(["nightly", "run", "--plan", sys.argv[1]]))
-"""
-
-# The CPUs of each thread of each QEMU, seen once a second.
-_WATCH = """\
-for ((look = 0; ; look++)); do
-    [ ! -e "$1" ] || exit 0
-    for task in /proc/[0-9]*/task/*/; do
-        read -r name <"$task/comm"
-        case "$name" in qemu-system*|CPU*) ;; *) continue ;; esac
-        while read -r key value; do
-            case "$key" in
-            Cpus_allowed_list:) echo "$look $task $value" ;;
-            esac
-        done <"$task/status"
-    done 2>/dev/null
-    sleep 1
-done
-"""
-
-# Waits until a command has written so many files, or has ended.
-_UNTIL = """\
-while kill -0 "$1" 2>/dev/null; do
-    found=("$3"/*)
-    [ ! -e "${found[0]}" ] || [ ${#found[@]} -lt "$2" ] || exit 0
-    sleep 0.2
-done
-exit 1
 """
 
 
@@ -133,7 +106,7 @@ class KvmLab:
         """Start a command, signal all its processes once a folder has so many files; how it ended."""
         number = self.start(*arguments)
         process = str(self.machine.process(number))
-        came = self.machine.run("bash", "-c", _UNTIL, "until", process, str(files), str(folder))
+        came = self.machine.run("bash", str(HERE / "until.sh"), process, str(files), str(folder))
         assert came.returncode == 0, self.machine.wait(number).stderr
         self.machine.run("kill", f"-{signal}", "--", f"-{process}")
         return self.machine.wait(number)
@@ -147,7 +120,7 @@ class KvmLab:
         """Look at the threads of QEMU meanwhile; the list is filled at the end."""
         seen: list[QemuThread] = []
         stop = Path(tempfile.mktemp(prefix="watched-", dir=self.machine.folder))  # noqa: S306 - nobody else is there
-        watch = self.machine.start("bash", "-c", _WATCH, "watch", str(SHARE / stop.name))
+        watch = self.machine.start("bash", str(HERE / "watch.sh"), str(SHARE / stop.name))
         try:
             yield seen
         finally:

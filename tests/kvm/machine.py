@@ -41,32 +41,6 @@ _QEMU_PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data")
 _LEAST_QEMU = (10, 0)
 _CONSOLE = 8000  # characters
 _LOCKUP = re.compile(r"soft lockup - CPU#\d+ stuck for \d{3,}s")
-_SERVER = """\
-mount -o remount,rw / 2>/dev/null
-[ -e /dev/ttyS1 ] || { echo no ttyS1; exit 1; }
-stty -F /dev/ttyS1 raw -echo
-exec 3<>/dev/ttyS1
-echo up >&3
-while read -r number <&3; do
-    { setsid bash "/mnt/$number.sh" </dev/null >"/mnt/$number.out" 2>"/mnt/$number.err"; echo "$number $?" >&3; } &
-done
-"""
-"""PID 1 of the machine, or a unit of systemd: runs the scripts whose numbers arrive, and answers with their status."""
-
-_SYSTEMD = """\
-cat > /etc/systemd/system/tests.service <<UNIT
-[Unit]
-DefaultDependencies=no
-[Service]
-ExecStart=/bin/bash /mnt/server.sh
-UNIT
-ln -sf /etc/systemd/system/tests.service /etc/systemd/system/multi-user.target.wants/ 2>/dev/null || {
-    mkdir -p /etc/systemd/system/multi-user.target.wants
-    ln -sf /etc/systemd/system/tests.service /etc/systemd/system/multi-user.target.wants/
-}
-systemd-machine-id-setup >/dev/null 2>&1
-exec /lib/systemd/systemd --unit=multi-user.target --log-target=kmsg --show-status=no
-"""
 
 
 class Machine:
@@ -76,8 +50,8 @@ class Machine:
         self.folder = folder
         self._timeout_s = timeout_s
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "server.sh").write_text(_SERVER)
-        (folder / "systemd.sh").write_text(_SYSTEMD)
+        for name in ("server.sh", "systemd.sh"):
+            shutil.copy(HERE / name, folder)
         program = "systemd.sh" if systemd else "server.sh"
         self._listener = socket.socket(socket.AF_UNIX)
         self._sockets = tempfile.TemporaryDirectory(prefix="lab-kvm-")

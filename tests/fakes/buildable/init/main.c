@@ -1,0 +1,2 @@
+int place(void);
+int main(void) { return place(); }
