@@ -76,15 +76,24 @@ def test_other_guests_are_measured_anew_and_old_numbers_are_holes_until_then(
     assert str(atlas.cells["mine:small"][1]).startswith("measured with an older guest")
 
 
-def test_a_case_that_a_kernel_lacks_is_a_hole(setup: Setup) -> None:
+@pytest.mark.parametrize(
+    ("error", "seeds", "hole"),
+    [
+        (Unsupported("needs a newer kernel"), (1, 2, 3), "unsupported: mine:large needs a newer kernel"),
+        (Broken("fell over"), (2,), "workload: mine:large fell over"),
+    ],
+)
+def test_a_case_that_a_kernel_lacks_or_that_fails_with_one_seed_is_a_hole(
+    setup: Setup, error: Broken, seeds: tuple[int, ...], hole: str
+) -> None:
     def formula(arm: str, seed: int, case: str) -> float:
-        if case == "large":
-            raise Unsupported("needs a newer kernel")
+        if case == "large" and seed in seeds:
+            raise error
         return 100.0
 
     _, place, found = setup(formula)
     atlas = measured(place, found)
-    assert atlas.cells["mine:large"] == ("unsupported: mine:large needs a newer kernel",) * 2
+    assert atlas.cells["mine:large"] == (hole,) * 2
     assert isinstance(atlas.cells["mine:small"][0], Cell)
 
 
@@ -97,16 +106,6 @@ def test_a_guest_that_ends_all_cases_is_a_hole_of_each_and_has_no_profile(
     _, place, found = setup(formula)
     monkeypatch.setattr(profiles, "of_guest", Mock(side_effect=AssertionError))
     assert measured(place, found).cells["mine:small"] == (f"{GuestFailure.QEMU_DIED.value}: QEMU ended",) * 2
-
-
-def test_a_case_that_fails_with_one_seed_is_a_hole(setup: Setup) -> None:
-    def formula(arm: str, seed: int, case: str) -> float:
-        if case == "small" and seed == 2:
-            raise Broken("fell over")
-        return 100.0
-
-    _, place, found = setup(formula)
-    assert "fell over" in str(measured(place, found).cells["mine:small"][0])
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -32,12 +32,9 @@ def file(tmp_path: Path, atlas: Atlas) -> Path:
     return path
 
 
-def test_a_file_gives_the_atlas_again(file: Path, atlas: Atlas) -> None:
+def test_a_file_gives_the_atlas_again_and_one_from_before_versions_is_of_the_first(file: Path, atlas: Atlas) -> None:
     assert data.load(file) == atlas
     assert len(file.read_text().splitlines()) > len(atlas.cases) + len(atlas.columns)
-
-
-def test_an_atlas_from_before_versions_is_of_the_first(file: Path, atlas: Atlas) -> None:
     document = json.loads(file.read_bytes())
     del document["model_version"]
     file.write_text(json.dumps(document))
@@ -103,11 +100,14 @@ def test_without_an_atlas_there_is_a_line_and_the_way_to_one(
         )
 
 
-def test_kernels_are_found_by_release_point_and_version(atlas: Atlas) -> None:
+def test_kernels_and_cases_are_found_by_parts_of_their_names(atlas: Atlas) -> None:
     assert atlas.find("6.4").version == "6.4.1-1" and atlas.find("v6.4.1").version == "6.4.1-1"
     assert atlas.find("6.1.1-1~deb12u1").series == "Debian 12"
     with pytest.raises(UserError, match=r"no kernel 5\.10"):
         atlas.find("5.10")
+    assert atlas.case("case-2") is atlas.case("syscalls:case-2")
+    with pytest.raises(UserError, match="no case 'cas-2'"):
+        atlas.case("cas-2")
 
 
 def test_a_pair_is_of_one_series_where_one_has_both() -> None:
@@ -133,12 +133,6 @@ def test_cases_of_vcpus_that_contend_have_their_number_in_their_names(atlas: Atl
     assert named == (case, contended.columns[4])
     assert not Judgement(changed).steps("cycles")
     assert [change.test for change in Judgement(contended).steps("cycles")] == [contended.columns[4]]
-
-
-def test_a_case_that_is_not_there_is_guessed(atlas: Atlas) -> None:
-    assert atlas.case("case-2") is atlas.case("syscalls:case-2")
-    with pytest.raises(UserError, match="no case 'cas-2'"):
-        atlas.case("cas-2")
 
 
 def test_the_csv_has_every_number_and_the_reason_of_every_hole(atlas: Atlas) -> None:

@@ -238,14 +238,9 @@ def branched(top: Path) -> dict[str, str]:
     return ids
 
 
-def test_a_culprit_on_a_side_branch(bisector: Bisector) -> None:
+def test_a_culprit_on_a_side_branch_or_by_first_parents_the_merge(bisector: Bisector) -> None:
     ids = branched(bisector.tree)
-    answer = bisector.search(ids["old"], "HEAD")
-    assert culprits(answer) == [ids["side 3"]]
-
-
-def test_first_parents_name_the_merge(bisector: Bisector) -> None:
-    ids = branched(bisector.tree)
+    assert culprits(bisector.search(ids["old"], "HEAD")) == [ids["side 3"]]
     answer = bisector.search(ids["old"], "HEAD", "--first-parent")
     assert culprits(answer) == [ids["merge"]]
     assert answer.changes[0].merge and answer.candidates == 10

@@ -90,13 +90,8 @@ def test_an_architecture_that_does_not_fit_is_refused(bisector: Bisector) -> Non
 
 def test_paths_outside_the_tree_are_refused(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 3)
-    assert (
-        bisector.run(
-            "--good", commits[0], "--bad", commits[2], "--tree", str(bisector.tree), "-w", bisector.workload, "--",
-            "/no",
-        )
-        == 2
-    )  # fmt: skip
+    ends = ("--good", commits[0], "--bad", commits[2], "--tree", str(bisector.tree))
+    assert bisector.run(*ends, "-w", bisector.workload, "--", "/no") == 2
     assert "cannot limit the range to /no" in bisector.said
 
 

@@ -84,9 +84,13 @@ def test_two_kernels_and_a_command_need_no_options(monkeypatch: pytest.MonkeyPat
         (("deb:6.1", "deb:6.12", "deb:7.1"), "3 kernels to compare"),
         (("deb:6.1", "deb:6.12", "--base", "deb:6.1"), "--base or --test"),
         (("deb:6.1", "deb:6.12", "-w", "boot", "--", "true"), "--exec and --workload exclude each other"),
+        (("HEAD", "HEAD", "--watch"), "--watch is for uncommitted work"),
+        (("HEAD", "worktree", "--watch", "--json"), "for one"),
+        (("HEAD", "worktree", "--watch", "--mode", "live"), "--watch requires --mode exact"),
+        (("HEAD", "worktree", "--watch", "--fail-on", "regression"), "for one"),
     ],
 )
-def test_kernels_that_are_named_otherwise_are_refused(
+def test_options_that_contradict_each_other_are_refused(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["ab", *words]) == 2
@@ -193,17 +197,3 @@ def test_a_turn_that_gives_nothing_leaves_no_result(
     with pytest.raises(type(error)):
         ab._turn(asked(), None, quiet())
     assert list(result_folders.results_dir().iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--test", "HEAD"], "--watch is for uncommitted work"),
-        (["--test", "worktree", "--json"], "for one"),
-        (["--test", "worktree", "--mode", "live"], "--watch requires --mode exact"),
-        (["--test", "worktree", "--fail-on", "regression"], "for one"),
-    ],
-)
-def test_what_cannot_be_watched_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["ab", "--base", "HEAD", "--watch", *words]) == 2
-    assert said in capsys.readouterr().err

@@ -168,13 +168,12 @@ def test_the_file_that_was_used_is_named(checkout: Path, capsys: pytest.CaptureF
     assert "lab.toml" not in capsys.readouterr().err
 
 
-def test_what_no_option_is_called_is_refused(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_key_and_a_value_that_cannot_be_are_refused_by_file(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (checkout / "lab.toml").write_text('base = "v6.12"\nbudgt = "40m"\n')
     assert main.run(["ab"]) == 2
     assert capsys.readouterr().err == (f"lab: {checkout}/lab.toml:2: unknown key 'budgt'; did you mean budget?\n")
-
-
-def test_a_value_that_cannot_be_is_refused_by_file(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (checkout / "lab.toml").write_text('mode = "fast"\n')
     assert main.run(["ab"]) == 2
     said = " ".join(capsys.readouterr().err.split())

@@ -75,10 +75,7 @@ def test_objects_of_general_caches_by_the_functions_that_got_them() -> None:
     assert found.place == "kmalloc-96(fput)+0x0, +0x10", "the call is in the function before the place it returned to"
 
 
-def test_pages_without_a_name_go_by_the_functions_that_move_them() -> None:
+def test_pages_without_a_name_go_by_the_functions_that_move_them_unless_they_hardly_move() -> None:
     (found,) = met(profile(line(use(TEXT, 0, stores=5), essential=5)), profile())
     assert found.place == "memory of fput"
-
-
-def test_what_hardly_moves_is_not_listed() -> None:
     assert met(profile(line(use(TEXT, 0, stores=1), essential=1), operations=100), profile()) == []

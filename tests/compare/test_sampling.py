@@ -68,13 +68,6 @@ def noisy(arm: str, seed: int, case: str) -> float:
     return 100.0 if case == "small" or arm == "base" else 100.0 + (-1) ** seed * (1.3 + seed / 100)
 
 
-def test_numbers_without_any_difference_are_decided_by_three_seeds(start: Start) -> None:
-    guests, measure = start(equal)
-    result = measure()
-    assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3]
-    assert len(guests.calls) == 6
-
-
 def test_three_seeds_do_not_decide_where_the_windows_of_a_guest_disagree(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,8 +58,5 @@ def _numbers(pick: random.Random) -> str:
 
 
 _FLAVOURS: list[tuple[str, Callable[[str, random.Random], str]]] = [
-    ("helper", _helper),
-    ("table", _table),
-    ("set of counters", _counters),
-    ("lookup", _lookup),
-]
+    ("helper", _helper), ("table", _table), ("set of counters", _counters), ("lookup", _lookup),
+]  # fmt: skip

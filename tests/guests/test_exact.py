@@ -69,14 +69,11 @@ def test_a_comma_in_a_path_stays_in_the_path() -> None:
     assert after(argv(folder="/a,b"), "-chardev")[0] == "file,id=console,path=/a,,b/console.log"
 
 
-def test_the_kernels_own_randomness_is_off() -> None:
+def test_the_kernels_own_randomness_is_off_and_words_of_the_arms_own_win() -> None:
     words = exact.cmdline(["mine=1"])
     assert {"nokaslr", "norandmaps", "random.trust_cpu=off", "random.trust_bootloader=off"} <= set(words)
     assert {"console=ttyS0", "panic=-1", "reboot=t"} <= set(words)
     assert words[-1] == "mine=1", "the arm's own come last, so that they win"
-
-
-def test_a_word_of_the_arms_own_replaces_the_machines() -> None:
     words = exact.cmdline(["mitigations=auto", "mine"])
     assert words[-2:] == ["mitigations=auto", "mine"]
     assert "mitigations=off" not in words and "nokaslr" in words

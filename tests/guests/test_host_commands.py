@@ -60,6 +60,8 @@ def test_the_same_command_is_the_same_workload_and_another_file_another(here: Pa
     file.write_text("2")
     assert command_workload("sort input", [Path("input")]) != first
     assert (first / "input").read_text() == "1"
+    with pytest.raises(UserError, match="no such file"):
+        command_workload("sort x", [Path("missing")])
 
 
 def script(here: Path, name: str, first_line: str, text: str = "") -> str:
@@ -74,9 +76,10 @@ def script(here: Path, name: str, first_line: str, text: str = "") -> str:
     [
         ("", "empty"), ("sort 'x", "quotation"), ("sort x > y", "without a shell, and > needs one"),
         ("sort x | uniq && echo", r"and \| needs one"), ("N=1 sort x", "begins with a variable"),
+        ("no-such-program-here -x", "no program"),
     ],
 )  # fmt: skip
-def test_what_only_a_shell_understands_is_refused(here: Path, command: str, said: str) -> None:
+def test_what_no_program_is_or_only_a_shell_understands_is_refused(here: Path, command: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as refused:
         command_workload(command)
     assert "\n" not in refused.value.message and refused.value.hint
@@ -144,20 +147,6 @@ def test_a_program_finds_its_libraries_as_on_the_host(here: Path, monkeypatch: p
         monkeypatch.setenv("LD_LIBRARY_PATH", "lib")
     workload, _ = selection.select(str(command_workload("bin/m")))
     assert "/workload/lib/libf.so" in workload.own_files
-
-
-@pytest.mark.parametrize(
-    ("command", "files", "said"),
-    [
-        ("", [], "empty"),
-        ("sort 'open", [], "no command"),
-        ("no-such-program-here -x", [], "no program"),
-        ("sort x", [Path("missing")], "no such file"),
-    ],
-)
-def test_what_cannot_be_run_is_refused(command: str, files: list[Path], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        command_workload(command, files)
 
 
 def test_a_script_that_cannot_start_is_named(here: Path) -> None:

@@ -159,7 +159,9 @@ def test_a_machine_that_was_busy_for_a_moment_is_no_reason_for_another_cpu_model
     assert qemus.limits_s == [(120, 12), (120, 12), (120, 50)]
 
 
-def test_a_device_for_others_names_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_for_others_names_the_group_and_one_that_is_missing_has_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = tmp_path / "kvm"
     device.touch()
     monkeypatch.setattr("os.access", lambda path, mode: False)
@@ -167,11 +169,8 @@ def test_a_device_for_others_names_the_group(tmp_path: Path, monkeypatch: pytest
         kvm.require("qemu", device)
     assert refused.value.exit_status == 4
     assert refused.value.hint and "adduser $USER" in refused.value.hint
-
-
-def test_a_machine_without_the_device_has_a_line_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(kvm.Refusal, match=r"there is no .*/kvm"):
-        kvm.require("qemu", tmp_path / "kvm")
+    with pytest.raises(kvm.Refusal, match=r"there is no .*/none"):
+        kvm.require("qemu", tmp_path / "none")
 
 
 def test_auto_falls_back_and_says_so(

@@ -168,12 +168,6 @@ def test_a_clock_that_does_not_hold_still_is_refused() -> None:
     assert "--cpu" in str(caught.value.hint)
 
 
-def test_a_host_on_which_nothing_could_be_measured_is_refused() -> None:
-    nothing = b'{"t": "header", "schema": 1}\n{"t": "end"}\n'
-    with pytest.raises(HostFailed, match="nearly every run was disturbed"):
-        _fit(nothing)
-
-
 def test_samples_beside_another_thread_are_left_out_if_others_are_there() -> None:
     line = '{{"t": "series", "name": "{}", "x": 0, "disturbed": 0, "cycles": {}, "ghz": {}, "width": {}}}'
     mixed = line.format("mixed", [1.0] * 10 + [9.0] * 30, [3.7] * 40, [3.8] * 10 + [3.0] * 30)
@@ -184,10 +178,12 @@ def test_samples_beside_another_thread_are_left_out_if_others_are_there() -> Non
     assert samples.shared == ["crowded"]
 
 
-def test_a_core_that_another_thread_always_uses_is_refused() -> None:
+def test_a_core_that_another_thread_always_uses_and_samples_without_any_run_are_refused() -> None:
     busy = _with(_recorded("clean"), "width", lambda number: 1 if number < 9 else 0.7)
     with pytest.raises(HostFailed, match="nearly every run was disturbed"):
         _fit(busy)
+    with pytest.raises(HostFailed, match="nearly every run was disturbed"):
+        _fit(b'{"t": "header", "schema": 1}\n{"t": "end"}\n')
 
 
 def test_a_tlb_unlike_the_base_machines_is_the_measured_one() -> None:

@@ -55,6 +55,13 @@ OOM_PANIC_SET = """\
 [    2.10] init invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
 [    2.12] Kernel panic - not syncing: Out of memory: compulsory panic_on_oom is enabled
 """
+TOLD = "qemu-system-x86_64: terminating on signal 15 from pid 7 (pkill)\n"
+ASSERTION = "ERROR:../hw/acpi/x.c:7:f: assertion failed\n"
+NO_MEMORY = """\
+qemu-system-x86_64: cannot set up guest memory 'ram': Cannot allocate memory
+qemu-system-x86_64: warning: TCG doesn't support requested feature
+
+"""
 NO_INIT = "[    0.4] Kernel panic - not syncing: No working init found.  Try passing init= option to kernel.\n"
 NO_ROOT = "[    0.4] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"
 
@@ -89,15 +96,11 @@ def ended(
     )  # fmt: skip
 
 
-def test_a_guest_that_delivers(tmp_path: Path) -> None:
-    report = guest_run.read_report(ended(tmp_path))
+@pytest.mark.parametrize("stderr", ["", TOLD])
+def test_a_guest_that_delivers_though_qemu_was_told_to_end_then(tmp_path: Path, stderr: str) -> None:
+    report = guest_run.read_report(ended(tmp_path, stderr=stderr))
     outcome = report.case("layout-4632k")
     assert report.complete and outcome is not None and outcome.stdout == [OUT["line"]]
-
-
-def test_a_guest_that_delivered_before_qemu_was_told_to_end(tmp_path: Path) -> None:
-    left = ended(tmp_path, stderr="qemu-system-x86_64: terminating on signal 15 from pid 7 (pkill)\n")
-    assert guest_run.read_report(left).complete
 
 
 def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> None:
@@ -127,44 +130,18 @@ def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> N
         ("hang", "60 s: rcu: INFO: rcu_preempt", {"timed_out": True, "status": -9, "console": BOOT + RCU}),
         ("hang", "INFO: task init:1 blocked", {"timed_out": True, "status": -9, "console": BOOT + TASK}),
         ("hang", "soft lockup", {"timed_out": True, "status": -9, "console": BOOT + LOCKUP, "report": lines(HELLO)}),
-        (
-            "qemu-died",
-            r"QEMU died by signal 11 \(SIGSEGV\) while it ran this kernel: no message",
-            {"status": -11, "report": lines(HELLO)},
-        ),
-        (
-            "qemu-died",
-            r"QEMU died by signal 6 \(SIGABRT\) while it ran this kernel: Bail out! ERROR:.*: assertion failed",
-            {
-                "status": -6,
-                "report": None,
-                "stderr": "**\nERROR:../hw/acpi/x.c:7:f: assertion failed\n"
-                "Bail out! ERROR:../hw/acpi/x.c:7:f: assertion failed\n",
-            },
-        ),
+        ("qemu-died", r"QEMU died by signal 11 \(SIGSEGV\) while it ran this kernel: no message",
+         {"status": -11, "report": lines(HELLO)}),
+        ("qemu-died", r"QEMU died by signal 6 \(SIGABRT\) while it ran this kernel: Bail out! ERROR:.*: assertion fail",
+         {"status": -6, "report": None, "stderr": f"**\n{ASSERTION}Bail out! {ASSERTION}"}),
         ("qemu-died", "died with signal 9", {"status": -9, "report": lines(HELLO, BEGIN)}),
-        (
-            "qemu-died",
-            "died with status 1: qemu-system-x86_64: cannot set up guest memory",
-            {
-                "status": 1,
-                "console": None,
-                "report": None,
-                "stderr": "qemu-system-x86_64: cannot set up guest memory 'ram': Cannot allocate memory\n"
-                "qemu-system-x86_64: warning: TCG doesn't support requested feature\n\n",
-            },
-        ),
+        ("qemu-died", "died with status 1: qemu-system-x86_64: cannot set up guest memory",
+         {"status": 1, "console": None, "report": None, "stderr": NO_MEMORY}),
         ("no-report", "init gave up: no job; no modules", {"report": whole(
             HELLO, {"t": "fatal", "error": "no job"}, {"t": "fatal", "error": "no modules"}
         )}),
-        (
-            "qemu-died",
-            r"QEMU was told to end before its guest did: .* signal 15 from pid 7 \(pkill\)",
-            {
-                "report": lines(HELLO, BEGIN),
-                "stderr": "qemu-system-x86_64: terminating on signal 15 from pid 7 (pkill)\n",
-            },
-        ),
+        ("qemu-died", r"QEMU was told to end before its guest did: .* signal 15 from pid 7 \(pkill\)",
+         {"report": lines(HELLO, BEGIN), "stderr": TOLD}),
         ("no-report", "reset the machine, or switched it off, before it printed", {"console": "", "report": b""}),
         ("no-report", "its init never reported", {"report": b""}),
         ("no-report", r"in the middle of its report \(at layout-4632k\)", {"report": lines(HELLO, BEGIN, OUT)}),
@@ -172,13 +149,9 @@ def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> N
         ("no-report", "in the middle of its report", {"report": GOOD[:-3]}),
         ("no-report", "in the middle of its report", {"report": lines(HELLO, BEGIN, END, {"t": "done", "lines": 9})}),
         ("malformed", "line 2 of the guest's report cannot be read", {"report": lines(HELLO) + b"\x00\xff\n" + GOOD}),
-        (
-            "refused",
-            "refused the setting sysctl.vm.nothing=1: No such file",
-            {"report": whole(
-                HELLO, {"t": "refused", "name": "sysctl.vm.nothing", "value": "1", "error": "No such file"}, BEGIN, END
-            )},
-        ),
+        ("refused", "refused the setting sysctl.vm.nothing=1: No such file", {"report": whole(
+            HELLO, {"t": "refused", "name": "sysctl.vm.nothing", "value": "1", "error": "No such file"}, BEGIN, END
+        )}),
     ],
 )  # fmt: skip
 def test_failures(tmp_path: Path, kind: str, words: str, left: dict[str, object]) -> None:

@@ -37,7 +37,9 @@ def test_what_was_kept_is_there() -> None:
     assert Snapshot(key="other", entry=ENTRY).load() is None
 
 
-@pytest.mark.parametrize("harm", ["a bit", "cut off", "gone", "no record", "half a record", "nobody's record"])
+@pytest.mark.parametrize("harm", [
+    "a bit", "cut off", "gone", "no record", "half a record", "nobody's record", "of elsewhere",
+])  # fmt: skip
 def test_a_damaged_one_is_gone(harm: str) -> None:
     one = keep("one")
     state, record = one.folder / snapshot.STATE, one.folder / snapshot.RECORD
@@ -51,16 +53,13 @@ def test_a_damaged_one_is_gone(harm: str) -> None:
         record.unlink()
     elif harm == "half a record":
         os.truncate(record, 20)
+    elif harm == "of elsewhere":
+        (paths.cache_dir(snapshot.FOLDER) / "key").unlink()
     else:
         shutil.copyfile(keep("two", b"another").folder / snapshot.RECORD, record)
     assert one.load() is None
+    assert harm != "of elsewhere" or not one.folder.exists()
     assert keep("one").load() is not None, "it can be made anew"
-
-
-def test_one_that_was_made_elsewhere_is_refused() -> None:
-    one = keep("one")
-    (paths.cache_dir(snapshot.FOLDER) / "key").unlink()
-    assert one.load() is None and not one.folder.exists()
 
 
 def test_a_guest_does_without_what_its_file_system_cannot_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

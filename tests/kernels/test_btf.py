@@ -88,6 +88,9 @@ def test_names_of_places() -> None:
         "percpu": str(0xFFFFFFFF82000300), "slab_caches": str(0xFFFFFFFF82000200), "slab_cache": "8",
         "cache_name": "0", "cache_size": "8", "cache_list": "16",
     }  # fmt: skip
+    found = places.Places(SYMBOLS, None)
+    assert found.of_object("filp", 16) == "filp+0x10", "without types"
+    assert found.arguments() == [f"percpu={0xFFFFFFFF82000300}"]
 
 
 def test_a_kernel_without_one_array_of_pages_has_them_by_section() -> None:
@@ -96,12 +99,6 @@ def test_a_kernel_without_one_array_of_pages_has_them_by_section() -> None:
     assert arguments.items() >= {
         "sections": str(0xFFFFFFFF82000310), "section_size": "16", "section_map": "0", "slab_cache": "8",
     }.items()  # fmt: skip
-
-
-def test_a_kernel_without_types_has_names_of_variables_only() -> None:
-    found = places.Places(SYMBOLS, None)
-    assert found.of_object("filp", 16) == "filp+0x10"
-    assert found.arguments() == [f"percpu={0xFFFFFFFF82000300}"]
 
 
 def test_a_kernel_that_lists_functions_alone_has_its_variables_from_its_map(
@@ -122,13 +119,9 @@ def test_a_kernel_that_lists_functions_alone_has_its_variables_from_its_map(
 
 def test_functions_of_locks_and_of_objects_are_known_by_their_names() -> None:
     text = [
-        (0, "_raw_spin_lock"),
-        (64, "up_write"),
-        (128, "mutex_lock.constprop.0"),
-        (192, "mutex_is_locked"),
-        (256, "__kmalloc_cache_node_noprof"),
-        (320, "kmalloc_reserve"),
-    ]
+        (0, "_raw_spin_lock"), (64, "up_write"), (128, "mutex_lock.constprop.0"), (192, "mutex_is_locked"),
+        (256, "__kmalloc_cache_node_noprof"), (320, "kmalloc_reserve"),
+    ]  # fmt: skip
     symbols = [ListedSymbol(0xFFFFFFFF81000000 + at, "t", name) for at, name in text]
     words = places.Places(symbols, None).arguments()
     start = 0xFFFFFFFF81000000

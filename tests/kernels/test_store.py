@@ -19,17 +19,9 @@ def _staged(subject: str = "one", **inputs: object) -> tuple[Path, str]:
     return folder, build.key
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"tree_id": "u"},
-        {"kconfig_sha256": "l"},
-        {"compiler": "gcc 13"},
-        {"linker": "ld 3"},
-        {"make": []},
-        {"layout": 2},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"tree_id": "u"}, {"kconfig_sha256": "l"}, {"compiler": "gcc 13"}, {"linker": "ld 3"}, {"make": []}, {"layout": 2},
+])  # fmt: skip
 def test_the_key_depends_on_every_input(change: dict[str, object]) -> None:
     (_, key), (_, again), (_, other) = _staged(), _staged("two"), _staged(**change)
     assert key == again != other

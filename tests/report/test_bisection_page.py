@@ -27,7 +27,7 @@ SHOWN = ("\x1b", "\u202e", "\u2066", "\x00", "\ufeff", "\r")
 # --- how commits stand
 
 
-def test_every_commit_stands_where_the_search_left_it() -> None:
+def test_every_commit_stands_where_the_search_left_it_and_those_not_told_apart_are_equally_suspect() -> None:
     found = {place.number: place for place in range_commits(answer(), history())}
     assert len(found) == 31
     assert {n for n, p in found.items() if p.status == CommitStatus.UNTESTABLE} == set(BROKEN)
@@ -37,9 +37,6 @@ def test_every_commit_stands_where_the_search_left_it() -> None:
     assert [n for n, p in found.items() if p.culprit] == [CULPRIT]
     assert found[11].measured and not found[10].measured
     assert [n for n, p in sorted(found.items(), key=lambda item: item[1].order or 99) if p.order][:3] == [15, 8, 18]
-
-
-def test_what_could_not_be_told_apart_is_equally_suspect() -> None:
     chances = [place.chance for place in range_commits(answer(), history())]
     assert chances[CULPRIT] == pytest.approx(0.995)
     assert [chances[i] for i in range(18, 23)] == pytest.approx([0.199] * 5)
@@ -99,12 +96,8 @@ def test_packages_are_not_called_commits(tmp_path: Path) -> None:
     text = bisection_page.bisection(bisection(tmp_path / "b", replace(answer(), kind="packages")))
     assert "The range, package by package" in text and "7 packages, none of them measured" in text
     assert "one of 5 packages" in text and ">package</button>" in text
-    assert (
-        "against its parent" not in text
-        and "commit by commit" not in text
-        and "one of 5 commits" not in text
-        and ">commit</button>" not in text
-    )
+    for words in ("against its parent", "commit by commit", "one of 5 commits", ">commit</button>"):
+        assert words not in text
 
 
 def test_a_result_below_the_usual_folder_is_named_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +117,14 @@ def test_a_range_of_thousands_is_still_a_small_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "md", "html"])
-def test_the_command_that_repeats_it_names_the_tree(tmp_path: Path, form: str) -> None:
-    made = replace(answer(), reproduce=["lab", "bisect", "--good", "v1", "--bad", "v2", "--", "mm"])
-    assert "lab bisect --good v1 --bad v2 --tree default -- mm" in report.render(form, bisection(tmp_path / "b", made))
+def test_the_command_that_repeats_it_names_the_tree_and_the_threshold_is_beside_the_ends(
+    tmp_path: Path, form: str
+) -> None:
+    command = ["lab", "bisect", "--good", "v1", "--bad", "v2", "--", "mm"]
+    made = replace(answer(), reproduce=command, threshold=0.035)
+    text = report.render(form, bisection(tmp_path / "b", made))
+    assert "lab bisect --good v1 --bad v2 --tree default -- mm" in text
+    assert re.search(r"regression(</span></span>)? \(threshold 3.5 %\)", text)
     chosen = replace(made, reproduce=[*made.reproduce[:6], "--tree=mine"])
     assert chosen.repeat == "lab bisect --good v1 --bad v2 --tree=mine"
     assert replace(chosen, reproduce=made.reproduce[:6], tree=None).repeat == "lab bisect --good v1 --bad v2"
@@ -147,12 +145,6 @@ def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
     text = "\n".join(trail)
     assert "Found by bisecting 30 commits" in text and "could not be tested" in text
     assert f"{name_of(15)[:12]} like neither end" in text and "reverted" in text
-
-
-@pytest.mark.parametrize("form", ["text", "md", "html"])
-def test_the_threshold_stands_beside_the_verdict_on_the_ends(tmp_path: Path, form: str) -> None:
-    text = report.render(form, bisection(tmp_path / "b", replace(answer(), threshold=0.035)))
-    assert re.search(r"regression(</span></span>)? \(threshold 3.5 %\)", text)
 
 
 # --- the command

@@ -55,6 +55,7 @@ def test_it_is_one_file_that_asks_nobody(tmp_path: Path) -> None:
     links = [value for _, attrs in reader.tags for key in ("src", "href") if (value := attrs.get(key))]
     assert links and all(link.startswith(("#", "data:")) for link in links)
     assert "default-src 'none'" in text and "@import" not in text and "url(" not in text
+    assert "Host gate" not in text, "it is of live mode"
 
 
 def test_ids_are_unique_and_links_lead_to_them(tmp_path: Path) -> None:
@@ -159,10 +160,7 @@ def test_the_sentence_counts_rounds_and_names_what_adds_noise() -> None:
     words = live_values(live())["sentence"]
     assert words.startswith("3 rounds count, of 5 that were tried, 1 disturbed, 1 repeated, 1 died")
     assert words.endswith("the host adds noise: governor")
-
-
-def test_what_adds_noise_comes_first() -> None:
-    assert [fact.name for fact in live_values(live())["host"]] == ["governor", "SMT"]
+    assert [fact.name for fact in live_values(live())["host"]] == ["governor", "SMT"], "what adds noise comes first"
 
 
 def test_the_page_has_every_round_with_its_reasons(tmp_path: Path) -> None:
@@ -173,7 +171,3 @@ def test_the_page_has_every_round_with_its_reasons(tmp_path: Path) -> None:
     assert "others kept 1.8 CPUs busy" in text and "measure on bare metal" in text
     assert "--qemu /usr/bin/qemu" in text
     assert "lab ab --base" not in text, "exact mode's command would measure something else"
-
-
-def test_exact_mode_has_no_such_section(tmp_path: Path) -> None:
-    assert "Host gate" not in page.comparison(reports(tmp_path, result()))

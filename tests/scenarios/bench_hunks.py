@@ -290,18 +290,8 @@ def _searched(number: int, source: str, made: Planted, files: Mapping[str, str],
         (place / f"{name}.patch").write_text(patch)
         ends.append(f"{source}+{place / f'{name}.patch'}" if patch else source)
     result, started = place / "result", time.monotonic()
-    words = [
-        "--by",
-        "hunks",
-        "--old",
-        ends[0],
-        "--new",
-        ends[1],
-        "-w",
-        f"syscalls:{made.case}",
-        "--result",
-        str(result),
-    ]
+    words = ["--by", "hunks", "--old", ends[0], "--new", ends[1], "-w", f"syscalls:{made.case}"]
+    words += ["--result", str(result)]
     if (result / "plan.json").exists():
         words = ["resume", str(result)]
     argv = [str(Path(sys.executable).with_name("lab")), "bisect", *words, "--json"]

@@ -132,10 +132,7 @@ def test_holm_by_hand() -> None:
     assert evidence.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert evidence.holm([0.9, 0.6]) == [1.0, 1.0]
     assert evidence.holm([]) == []
-
-
-def test_holm_with_weights_by_hand() -> None:
-    """Of weights 3, 1, 1: p / w is .01, .02, .09, so 5 x .01, then 2 x .02 (not below the first), then 1 x .09."""
+    # Of weights 3, 1, 1: p / w is .01, .02, .09, so 5 x .01, then 2 x .02 (not below the first), then 1 x .09.
     assert evidence.holm([0.03, 0.02, 0.09], [3.0, 1.0, 1.0]) == pytest.approx([0.05, 0.05, 0.09])
     assert evidence.holm([0.02, 0.09, 0.03], [1.0, 1.0, 3.0]) == pytest.approx([0.05, 0.09, 0.05])
     p = [0.2, 0.011, 0.03, 0.0004]
