@@ -3,10 +3,14 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.browser.opened import launched
 
 TOP = Path(__file__).resolve().parents[2]
 SITE, MAN = TOP / "build" / "docs", TOP / "build" / "man"
@@ -88,25 +92,47 @@ def test_man_finds_a_page_by_its_name_beside_the_command(name: str) -> None:
     assert done.stdout.strip() == str(bin_.parent / "share" / "man" / "man1" / f"{name}.1")
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_shows_and_searches_it_without_a_network(scheme: str) -> None:
-    from playwright.sync_api import sync_playwright
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The installed Chromium; without it, these tests are skipped."""
+    with launched() as started:
+        yield started
 
+
+def _is_prose(page: Path) -> bool:
+    """True if people wrote it: the atlas's pages have tests of their own, and those of commands are of one kind."""
+    made = page.name in ("genindex.html", "search.html") or page.parts[0] in ("_static", "atlas", "commands")
+    return not made or page.name == "lab-ab.html"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _is_prose(page)], ids=str)
+def test_a_page_is_whole_at_any_width_and_accessible(page: Path, browser: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    shown = browser.new_page(viewport={"width": 390, "height": 800})
+    shown.goto((SITE / page).as_uri())
+    for width in (390, 1024, 1280):
+        shown.set_viewport_size({"width": width, "height": 800})
+        assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    found = Axe().run(shown).response
+    assert len(found["passes"]) > 10
+    assert [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found["violations"]] == []
+    shown.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_and_searches_it_without_a_network(scheme: str, browser: Any) -> None:
     asked: list[str] = []
     said: list[str] = []
-    # Chromium's own sandbox does not work for root, nor in most containers.
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_context(color_scheme=scheme, viewport={"width": 400, "height": 800}).new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.goto((SITE / "tutorial.html").as_uri())
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        page.goto((SITE / "search.html").as_uri() + "?q=hugetlb")
-        page.wait_for_selector("#search-results li a[href*='aio-hugetlbfs']")
-        browser.close()
+    page = browser.new_context(color_scheme=scheme, viewport={"width": 400, "height": 800}).new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto((SITE / "tutorial.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.goto((SITE / "search.html").as_uri() + "?q=hugetlb")
+    page.wait_for_selector("#search-results li a[href*='aio-hugetlbfs']")
+    page.context.close()
     brightness = sum(map(int, re.findall(r"\d+", shade)[:3])) / (3 * 255)
     assert brightness > 0.8 if scheme == "light" else brightness < 0.2
     assert not said
