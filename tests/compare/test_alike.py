@@ -33,14 +33,12 @@ def test_two_kernels_or_settings_that_change_something_are_two_guests() -> None:
     for setting in ("mitigations=auto", "thp=never", "env.A=1", "mount.fs=ext4", "sysctl.vm.swappiness=10"):
         assert remark(arm(), arm(setting)) is None
         assert remark(arm(setting), arm(setting)) == f"{SAME}their kernels and settings do not differ"
-    assert (
-        remark(arm("mitigations=off"), arm("thp=always")) == f"{SAME}mitigations=off, thp=always is so in every guest"
-    )
+    said = remark(arm("mitigations=off"), arm("thp=always"))
+    assert said == f"{SAME}mitigations=off, thp=always is so in every guest"
 
 
 def test_a_workload_of_another_setting_makes_it_another_guest() -> None:
     own = replace(selection.load("syscalls"), settings={"thp": "never"})
     assert alike.remark(arm(), arm("thp=always"), [own], exact.exact_machine()) is None
-    assert (
-        alike.remark(arm(), arm("thp=never"), [own], exact.exact_machine()) == f"{SAME}thp=never is so in every guest"
-    )
+    said = alike.remark(arm(), arm("thp=never"), [own], exact.exact_machine())
+    assert said == f"{SAME}thp=never is so in every guest"

@@ -27,11 +27,9 @@ def test_suffixes_in_either_order(order: str) -> None:
 def test_a_scheduler_s_feature_is_on_or_off() -> None:
     spelled = parse("HEAD@thp=never,sched_feat.NO_DELAY_DEQUEUE%FOO=y@sched_feat.PLACE_LAG,sched_feat.NEXT_BUDDY=1")
     assert spelled.settings == (
-        ("thp", "never"),
-        ("sched_feat.DELAY_DEQUEUE", "0"),
-        ("sched_feat.PLACE_LAG", "1"),
+        ("thp", "never"), ("sched_feat.DELAY_DEQUEUE", "0"), ("sched_feat.PLACE_LAG", "1"),
         ("sched_feat.NEXT_BUDDY", "1"),
-    )
+    )  # fmt: skip
     assert spelled.kconfig == (("CONFIG_FOO", "y"),)
     assert parse("HEAD@sched_feat.NO_DELAY_DEQUEUE").body == "HEAD"
 
@@ -54,11 +52,9 @@ def test_values_may_contain_commas_and_be_empty(text: str, settings: dict[str, s
     "value", ["off", "auto", "auto,nosmt", "auto;no_user_kernel", "auto,nosmt;no_user_kernel,no_guest_host"]
 )
 def test_short_forms_of_kernel_parameters(value: str) -> None:
-    parsed = parse(f"HEAD@lsm=landlock,lockdown,mitigations={value},thp=never")
-    assert parsed.settings == (("cmdline.lsm", "landlock,lockdown"), ("cmdline.mitigations", value), ("thp", "never"))
-    assert (
-        parsed.settings == parse(f"HEAD@cmdline.lsm=landlock,lockdown,cmdline.mitigations={value},thp=never").settings
-    )
+    wanted = (("cmdline.lsm", "landlock,lockdown"), ("cmdline.mitigations", value), ("thp", "never"))
+    assert parse(f"HEAD@lsm=landlock,lockdown,mitigations={value},thp=never").settings == wanted
+    assert parse(f"HEAD@cmdline.lsm=landlock,lockdown,cmdline.mitigations={value},thp=never").settings == wanted
 
 
 def test_the_configuration_of_a_package_or_a_file_is_kconfig() -> None:

@@ -27,20 +27,13 @@ def test_the_key_depends_on_every_input(change: dict[str, object]) -> None:
     assert key == again != other
 
 
-def test_what_is_adopted_is_found_and_the_staging_folder_is_gone() -> None:
-    staging, key = _staged()
-    assert store.find(key) is None
-    assert store.adopt(staging, key) == store.find(key)
-    assert not staging.exists()
-    assert (store.folder_of(key) / "bzImage").read_bytes() == b"kernel of one"
-
-
-def test_who_comes_first_stays() -> None:
+def test_what_is_adopted_is_found_and_stays_and_the_staging_folders_are_gone() -> None:
     first, key = _staged()
     second, _ = _staged("two")
-    store.adopt(first, key)
+    assert store.find(key) is None
+    assert store.adopt(first, key) == store.find(key)
     assert store.adopt(second, key).subject == "one"
-    assert not second.exists()
+    assert not first.exists() and not second.exists()
     assert (store.folder_of(key) / "bzImage").read_bytes() == b"kernel of one"
 
 

@@ -52,6 +52,10 @@ sys.exit(main.run(["nightly", "run", "--plan", sys.argv[1]]))
 """
 
 
+def _script(name: str) -> str:
+    return (HERE / f"{name}.sh").read_text()
+
+
 class QemuThread(NamedTuple):
     """A thread of a QEMU as it was seen at one look: its process, and the CPUs that it may use."""
 
@@ -106,7 +110,7 @@ class KvmLab:
         """Start a command, signal all its processes once a folder has so many files; how it ended."""
         number = self.start(*arguments)
         process = str(self.machine.process(number))
-        came = self.machine.run("bash", str(HERE / "until.sh"), process, str(files), str(folder))
+        came = self.machine.run("bash", "-c", _script("until"), "until", process, str(files), str(folder))
         assert came.returncode == 0, self.machine.wait(number).stderr
         self.machine.run("kill", f"-{signal}", "--", f"-{process}")
         return self.machine.wait(number)
@@ -120,7 +124,7 @@ class KvmLab:
         """Look at the threads of QEMU meanwhile; the list is filled at the end."""
         seen: list[QemuThread] = []
         stop = Path(tempfile.mktemp(prefix="watched-", dir=self.machine.folder))  # noqa: S306 - nobody else is there
-        watch = self.machine.start("bash", str(HERE / "watch.sh"), str(SHARE / stop.name))
+        watch = self.machine.start("bash", "-c", _script("watch"), "watch", str(SHARE / stop.name))
         try:
             yield seen
         finally:

@@ -38,19 +38,15 @@ def test_ten_nights_one_alarm_the_right_commit_one_fix(nights: Nights) -> None:
     assert words == ["green"] * 5 + ["regression", "no news", "no news", "green", "green"]
 
 
-def test_a_second_run_the_same_night_does_nothing(nights: Nights) -> None:
+def test_nothing_new_is_not_green_and_a_second_run_the_same_night_does_nothing(nights: Nights) -> None:
     nights.run()
+    boots = len(nights.guests.calls)
+    assert nights.run().outcome == "nothing new"
+    assert len(nights.guests.calls) == boots
     nights.add(100.0)
     before, boots = nights.run(), len(nights.guests.calls)
     assert nights.again() == before
     assert "is done" in nights.said
-    assert len(nights.guests.calls) == boots
-
-
-def test_nothing_new_is_not_green_and_boots_nothing(nights: Nights) -> None:
-    nights.run()
-    boots = len(nights.guests.calls)
-    assert nights.run().outcome == "nothing new"
     assert len(nights.guests.calls) == boots
 
 
