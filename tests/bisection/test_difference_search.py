@@ -160,8 +160,11 @@ def test_the_share_is_that_of_the_hunks_that_are_named() -> None:
 
 def test_the_largest_changes_of_the_kernel_are_named() -> None:
     changes = {
-        ("kernel", "caller"): -90.0, ("user", "main"): 500.0, ("kernel", "noise"): 0.1, ("kernel", "callee"): 9.0,
-    }  # fmt: skip
+        ("kernel", "caller"): -90.0,
+        ("user", "main"): 500.0,
+        ("kernel", "noise"): 0.1,
+        ("kernel", "callee"): 9.0,
+    }
     assert suspects.named(changes) == {"caller": 90.0, "callee": 9.0}
     assert suspects.named({}) == {}
 
@@ -239,9 +242,12 @@ def test_what_breaks_other_files_is_taken_back_and_the_header_stays() -> None:
     made = behind_a_header(100)
     made.hunks[60] = hunk("kernel/sysctl.c", 5, "int elsewhere(long *value)", "int elsewhere(int *value)")
     kernels = Kernels(
-        made, {frozenset([200]): 0.8}, needs={200: (202, "spare_page")}, refuses=frozenset([201]),
+        made,
+        {frozenset([200]): 0.8},
+        needs={200: (202, "spare_page")},
+        refuses=frozenset([201]),
         breaks=frozenset([60]),
-    )  # fmt: skip
+    )
     (part,) = kernels.search().parts
     assert set(part.mix) == {200, 202} and part.share == pytest.approx(0.8)
 

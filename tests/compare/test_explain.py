@@ -75,9 +75,15 @@ def rows_of(explanation: Explanation) -> dict[str, FunctionRow]:
 def test_rows() -> None:
     rows = rows_of(explained())
     assert rows["clear_page"] == FunctionRow(
-        name="clear_page", space="kernel", base_instructions=200, test_instructions=400, base_cycles=100_000,
-        test_cycles=200_000, base_calls=10, test_calls=20,
-    )  # fmt: skip
+        name="clear_page",
+        space="kernel",
+        base_instructions=200,
+        test_instructions=400,
+        base_cycles=100_000,
+        test_cycles=200_000,
+        base_calls=10,
+        test_calls=20,
+    )
     # In the test arm it was never entered at its first instruction, and its cold piece is no call.
     assert (rows["fault"].base_calls, rows["fault"].test_calls, rows["fault"].test_cycles) == (20, None, 17_000)
     # Clones of one function are one row, and their calls are its calls.
@@ -148,8 +154,13 @@ def test_mechanisms_by_how_much_they_moved() -> None:
         ]
     )
     assert [m.name for m in found] == [
-        "thp_fault_alloc", "page_faults", "vmas", "thp_fault_fallback", "nobody_knows", "kernel_dtlb_walks_4k",
-    ]  # fmt: skip
+        "thp_fault_alloc",
+        "page_faults",
+        "vmas",
+        "thp_fault_fallback",
+        "nobody_knows",
+        "kernel_dtlb_walks_4k",
+    ]
     assert found[1].ratio == 7.5
     assert found[3].ratio is None
     assert found[4].meaning == ""

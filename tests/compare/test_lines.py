@@ -45,8 +45,12 @@ def test_places_by_name_with_what_happened_per_operation() -> None:
     assert found.place == "file.f_count.counter, f_path.dentry"
     assert found.functions == ["fput", "fdget"]
     assert (found.base.moved, found.base.false, found.base.atomics, found.base.lost, found.base.held) == (
-        3.0, 2.0, 2.0, 0.4, 0.9,
-    )  # fmt: skip
+        3.0,
+        2.0,
+        2.0,
+        0.4,
+        0.9,
+    )
     assert (found.base.readers, found.base.writers) == (2, 1)
     assert found.test.moved == 0
     assert differing([found, msgspec.structs.replace(found, test=found.base)]) == [found]

@@ -88,9 +88,13 @@ def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]]
         "print(spec.obtain(Work(jobs=1, progress=Progress(quiet=True))).key)\n"
     )
     return subprocess.Popen(
-        [sys.executable, "-c", program, str(top), text], env={**os.environ, **dict(env)}, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", program, str(top), text],
+        env={**os.environ, **dict(env)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def staged(files: Mapping[str, bytes], *, subject: str = "one", **inputs: Any) -> tuple[Path, Build]:

@@ -196,11 +196,15 @@ def _run(document: AbResult, name: str, seed: int) -> Run:
     names = [one.case for one in document.cases]
     outcomes = [
         CaseOutcome(
-            name=one, begin_ns=0, end_ns=1, ended=True, status=0,
+            name=one,
+            begin_ns=0,
+            end_ns=1,
+            ended=True,
+            status=0,
             vmstat={"pgfault": 5 if name == "base" else 500, "nr_free_pages": seed},
         )
         for one in names
-    ]  # fmt: skip
+    ]
     return Run(
         arm=name, workload="alloc-burst", seed=seed, cases=names, kernel=f"build of {name}", fingerprint="f1",
         wall_s=1.0, argv=argv, report=GuestReport(cases=outcomes, settings={"thp": "always"}, complete=True),
@@ -229,10 +233,13 @@ def live(words: str = "") -> Live:
     facts = [
         HostFact(name="SMT", value="off", state="ok", text=f"no CPU shares a core{words}"),
         HostFact(
-            name="governor", value="none", state="limited", text="somebody else's",
+            name="governor",
+            value="none",
+            state="limited",
+            text="somebody else's",
             remedy=f"measure on bare metal{words}",
         ),
-    ]  # fmt: skip
+    ]
     noise = Sampling(
         blocks=3, iterations=[3, 3, 4], boot_sd=0.02, iteration_sd=None, warm_up=WarmUp(boots=6, shift=1.1, dropped=1),
         outliers=[1],

@@ -122,9 +122,12 @@ def test_json_lines_are_read_or_refused(tally: Tally) -> None:
             parsers.read_series(lines)
 
     explore(
-        tally, "program output (JSON lines)", check, st.dictionaries(WORDS, VALUES, max_size=4),
+        tally,
+        "program output (JSON lines)",
+        check,
+        st.dictionaries(WORDS, VALUES, max_size=4),
         st.one_of(VALUES, st.dictionaries(WORDS, VALUES, max_size=3)),
-    )  # fmt: skip
+    )
 
 
 FIELDS = ("case", "now_ns", "line", "more", "delta", "status", "signal", "usage", "lines", "error")

@@ -70,9 +70,14 @@ class Lab:
     def run(self, *arguments: str, timeout_s: float = 1800) -> subprocess.CompletedProcess[str]:
         """Run one command line to its end."""
         return subprocess.run(
-            self.command(*arguments), cwd="/", env=self.environment(), capture_output=True, text=True,
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
+            self.command(*arguments),
+            cwd="/",
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
 
     def json(self, *arguments: str, timeout_s: float = 1800) -> Any:
         """Run a command that must succeed, and give its JSON document."""
@@ -93,9 +98,13 @@ class Lab:
         """Start a command, signal it once something has happened; gives status and what it said."""
         # A shell without job control starts what it puts in the background deaf to Ctrl-C, the tests too.
         process = subprocess.Popen(
-            ["env", "--default-signal=INT", *self.command(*arguments)], cwd="/", env=self.environment(),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            ["env", "--default-signal=INT", *self.command(*arguments)],
+            cwd="/",
+            env=self.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         deadline = time.monotonic() + 600
         while not event():
             assert time.monotonic() < deadline, "what the test waits for never happened"
@@ -117,10 +126,13 @@ def _install(home: Path) -> None:
     # The pinned dependencies are those of the environment that runs the tests; downloading them again tests nothing.
     ours = next((Path(sys.prefix) / "lib").glob("python3*")) / "site-packages"
     shutil.copytree(
-        ours, site, dirs_exist_ok=True, symlinks=True,
+        ours,
+        site,
+        dirs_exist_ok=True,
+        symlinks=True,
         ignore=shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "*mypy*", "playwright*", "sphinx*", "babel*"),
         copy_function=_link,
-    )  # fmt: skip
+    )
     programs = [one for name in ("ansible*", "vng", "virtme-run") for one in (Path(sys.prefix) / "bin").glob(name)]
     for script in programs:
         text = script.read_text()

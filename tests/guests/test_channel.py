@@ -32,11 +32,18 @@ def report(*records: Mapping[str, object], done: bool = True) -> bytes:
 
 
 WHOLE = report(
-    HELLO, {"t": "setting", "name": "thp", "value": "always"}, begin("one"), out("one", "hello"), out("one", METRICS),
-    {"t": "err", "case": "one", "line": "a warning"}, {"t": "vmstat", "case": "one", "delta": {"pgfault": 7}},
-    {"t": "vmstat", "case": "one", "delta": {"nr_free_pages": -3}}, end("one"), begin("two"),
+    HELLO,
+    {"t": "setting", "name": "thp", "value": "always"},
+    begin("one"),
+    out("one", "hello"),
+    out("one", METRICS),
+    {"t": "err", "case": "one", "line": "a warning"},
+    {"t": "vmstat", "case": "one", "delta": {"pgfault": 7}},
+    {"t": "vmstat", "case": "one", "delta": {"nr_free_pages": -3}},
+    end("one"),
+    begin("two"),
     end("two", status=137, signal=9, oom_kills=1),
-)  # fmt: skip
+)
 
 
 def test_a_whole_report_is_read_in_full() -> None:

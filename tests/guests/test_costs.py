@@ -188,9 +188,14 @@ def _kinds(operations: Sequence[Operation], *kinds: tuple[dict[str, int], dict[s
 
 
 PRICES = {
-    "instruction": 1000, "walk_4k": 50_000, "prefetched": 14_000, "memory": 395_000, "l2_hit": 11_000,
-    "rep_memory": 7000, "overlap": 2,
-}  # fmt: skip
+    "instruction": 1000,
+    "walk_4k": 50_000,
+    "prefetched": 14_000,
+    "memory": 395_000,
+    "l2_hit": 11_000,
+    "rep_memory": 7000,
+    "overlap": 2,
+}
 
 
 @pytest.mark.parametrize("measures", ["all", "kernel"])

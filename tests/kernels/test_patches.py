@@ -64,15 +64,19 @@ INSTEAD = mail("Re: [PATCH v2 2/2] two", f"Rather:\n\n{SECOND.replace('1', '2')}
 ENCODED = [patch("[PATCH] one", FIRST, "1", encoding) for encoding in ("base64", "quoted-printable")]
 
 ALONE = {
-    "diff.patch": FIRST.encode(), "mail.patch": patch("[PATCH] one", FIRST, "1"),
+    "diff.patch": FIRST.encode(),
+    "mail.patch": patch("[PATCH] one", FIRST, "1"),
     "no-from.eml": patch("[PATCH] one", FIRST, "1").partition(b"\n")[2],
     "crlf.patch": patch("[PATCH] one", FIRST, "1").replace(b"\n", b"\r\n"),
-    "crlf.diff": FIRST.encode().replace(b"\n", b"\r\n"), "base64.patch": ENCODED[0],
+    "crlf.diff": FIRST.encode().replace(b"\n", b"\r\n"),
+    "base64.patch": ENCODED[0],
     "base64-crlf.patch": mail("[PATCH] one", FIRST.replace("\n", "\r\n"), "1", encoding="base64"),
-    "quoted.patch": ENCODED[1], "quoted-crlf.patch": ENCODED[1].replace(b"\n", b"\r\n"),
-    "packed.mbox.gz": gzip.compress(ENCODED[1]), "powershell.patch": FIRST.replace("\n", "\r\n").encode("utf-16"),
+    "quoted.patch": ENCODED[1],
+    "quoted-crlf.patch": ENCODED[1].replace(b"\n", b"\r\n"),
+    "packed.mbox.gz": gzip.compress(ENCODED[1]),
+    "powershell.patch": FIRST.replace("\n", "\r\n").encode("utf-16"),
     "discussed.mbox": ENCODED[0] + mail("Re: [PATCH] one", f"> {FIRST}"[:400], "2", "1"),
-}  # fmt: skip
+}
 SERIES = {
     "diff.patch": (FIRST + SECOND).encode(),
     "series.mbox": ONE + TWO,

@@ -55,8 +55,13 @@ def test_find_and_entry(tmp_path: Path) -> None:
     path.write_text(MAP)
     table = symbols.from_system_map(path)
     assert [symbol.name for symbol in table] == [
-        "startup_64", "memset", "do_fault", "do_fault.part.0", "do_fault.cold", "last_function",
-    ]  # fmt: skip
+        "startup_64",
+        "memset",
+        "do_fault",
+        "do_fault.part.0",
+        "do_fault.cold",
+        "last_function",
+    ]
     assert len(table) == 6
     assert table.find(TEXT) == Symbol("startup_64", TEXT, 0x40)
     assert table.find(TEXT + 0x5F) == Symbol("memset", TEXT + 0x40, 0x40)

@@ -72,7 +72,11 @@ def test_false_sharing_is_listed_by_place_with_its_members() -> None:
     console = Console(file=io.StringIO(), record=True, width=100)
     explain_text.show_false_sharing("deb:6.12", found, console)
     assert [line.rstrip() for line in console.export_text().splitlines()] == [
-        "deb:6.12: lines that vCPUs move for nothing", "",
-        "contention@4:pread  3.00 of 6.60 moves an operation: file.f_ref", "    file.f_ref: written by fput, fdget",
-        "    no name: read by vfs_read", "", "none in contention@4:getppid",
-    ]  # fmt: skip
+        "deb:6.12: lines that vCPUs move for nothing",
+        "",
+        "contention@4:pread  3.00 of 6.60 moves an operation: file.f_ref",
+        "    file.f_ref: written by fput, fdget",
+        "    no name: read by vfs_read",
+        "",
+        "none in contention@4:getppid",
+    ]

@@ -418,9 +418,12 @@ def test_junit_is_read_by_a_junit_parser(tmp_path: Path) -> None:
     (suite,) = list(xml)
     kinds = {case.name: [type(one).__name__ for one in case.result] for case in suite}
     assert kinds == {
-        "layout-4632k": ["Failure"], "single-2052k": [], "layout-512k": [], "burst-2m-8m": ["Skipped"],
+        "layout-4632k": ["Failure"],
+        "single-2052k": [],
+        "layout-512k": [],
+        "burst-2m-8m": ["Skipped"],
         "layout-0k": ["Error"],
-    }  # fmt: skip
+    }
     assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (5, 1, 1, 1)
     failure = next(case.result[0] for case in suite if case.name == "layout-4632k")
     assert "cycles_per_op" in failure.message and MODEL in failure.message and "page_faults" in failure.text

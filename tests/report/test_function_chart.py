@@ -23,9 +23,12 @@ def explanation(*rows: FunctionRow) -> Explanation:
 
 
 MIXED = explanation(
-    row("more", 100, 400), row("less", 300, 100), row("same", 250, 250), row("gone", 100, 0),
+    row("more", 100, 400),
+    row("less", 300, 100),
+    row("same", 250, 250),
+    row("gone", 100, 0),
     row('operator<(a; b) & "c"\x01', 0, 50, space="user"),
-)  # fmt: skip
+)
 
 
 def parsed(text: str) -> ElementTree.Element:

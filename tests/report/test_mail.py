@@ -125,9 +125,13 @@ def test_author_tree_and_command_are_there_once(tmp_path: Path, tree: Path) -> N
 def test_everybody_of_the_commit_and_its_files_is_told_once(tmp_path: Path, tree: Path) -> None:
     cc = _parsed(mail.comparison(_report(tmp_path, tree, "HEAD^")))["Cc"]
     assert [str(address) for address in cc.addresses] == [
-        "Author One <one@example.org>", "two@example.org", "three@example.org", "Keeper of mmap <keeper@example.org>",
-        "linux-mm@example.org", "stable@vger.kernel.org",
-    ]  # fmt: skip
+        "Author One <one@example.org>",
+        "two@example.org",
+        "three@example.org",
+        "Keeper of mmap <keeper@example.org>",
+        "linux-mm@example.org",
+        "stable@vger.kernel.org",
+    ]
 
 
 def test_a_mainline_release_is_none_of_the_stable_teams_business() -> None:

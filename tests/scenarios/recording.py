@@ -64,8 +64,12 @@ def main() -> None:
 def cast(events: Iterable[Event]) -> str:
     """A file in asciinema's format: a header, then one line for each output with its time in seconds."""
     header = {
-        "version": 2, "width": COLUMNS, "height": ROWS, "idle_time_limit": IDLE_S, "env": {"TERM": "xterm-256color"},
-    }  # fmt: skip
+        "version": 2,
+        "width": COLUMNS,
+        "height": ROWS,
+        "idle_time_limit": IDLE_S,
+        "env": {"TERM": "xterm-256color"},
+    }
     rows = [header, *([round(time_s, 2), "o", text] for time_s, text in events)]
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
@@ -93,9 +97,12 @@ def _run(line: str, start_s: float) -> Iterator[Event]:
     program, *arguments = line.split()
     terminal = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     child = pexpect.spawn(
-        str(Path(sys.executable).with_name(program)), arguments, dimensions=(ROWS, COLUMNS),
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(Path.home()), **terminal}, timeout=None,
-    )  # fmt: skip
+        str(Path(sys.executable).with_name(program)),
+        arguments,
+        dimensions=(ROWS, COLUMNS),
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(Path.home()), **terminal},
+        timeout=None,
+    )
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     began, frame, text = time.monotonic(), 0.0, ""
     while True:

@@ -289,12 +289,15 @@ def _modelled(machine: Machine, kernel: str, native: dict[str, float]) -> list[R
     ticks = values[QUIET]["interrupt_cycles"] / values[QUIET]["instructions_per_op"]
     return [
         Row(
-            case, native[case], value["cycles_per_op"] + _put_off(value, ticks), value["instructions_per_op"],
+            case,
+            native[case],
+            value["cycles_per_op"] + _put_off(value, ticks),
+            value["instructions_per_op"],
             value["cr3_writes"],
         )
         for case, value in values.items()
         if case in native and value.get("cycles_per_op")
-    ]  # fmt: skip
+    ]
 
 
 def _put_off(value: dict[str, float], ticks: float) -> float:

@@ -83,9 +83,12 @@ def test_cases_have_arguments(needy: Workload) -> None:
 
 def test_an_arm_s_own_win_over_the_workload_s(needy: Workload) -> None:
     arm = {
-        "thp.defrag": "never", "cmdline.null_blk.queue_mode": "1", "cmdline.quiet": "", "env.A": "1",
+        "thp.defrag": "never",
+        "cmdline.null_blk.queue_mode": "1",
+        "cmdline.quiet": "",
+        "env.A": "1",
         "hugepages": "2",
-    }  # fmt: skip
+    }
     assert needy.arguments(arm) == ["nosmt", "null_blk.queue_mode=1", "quiet"]
     assert needy.arguments({}) == ["null_blk.queue_mode=2", "nosmt"]
     assert needy.guest_settings({"thp": "always", "thp.defrag": "madvise"}, arm) == {

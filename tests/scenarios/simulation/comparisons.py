@@ -184,13 +184,17 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
     rounds = Rounds(
         metrics,
         lab_rounds.Design(
-            threshold=design.threshold, alpha=design.alpha, max_blocks=design.max_blocks, seed=seed[-1],
-            fixed_iterations=design.fixed_iterations, fixed_blocks=design.to_the_end,
+            threshold=design.threshold,
+            alpha=design.alpha,
+            max_blocks=design.max_blocks,
+            seed=seed[-1],
+            fixed_iterations=design.fixed_iterations,
+            fixed_blocks=design.to_the_end,
         ),
         boot_s=noise.boot_s,
         sample_s=noise.sample_s,
         covariates=_covariates(noise, metrics, seed),
-    )  # fmt: skip
+    )
     ever = False
     while block := rounds.next():
         if host.now_s + _round_s(noise, block.iterations) > design.budget_s + design.resumed_s:

@@ -134,15 +134,19 @@ def _halving(world: World, boots: int) -> Found:
 def _figures(found: Sequence[Found], cpu_s: float) -> Figures:
     named = [each for each in found if each.named]
     return Figures(
-        searches=len(found), right=100 * _mean([each.right for each in found]),
+        searches=len(found),
+        right=100 * _mean([each.right for each in found]),
         named=100 * _mean([each.named for each in found]),
         claimed=100 * _mean([each.done.probability for each in named]),
-        right_named=100 * _mean([each.right for each in named]), confirmed=sum(each.confirmed for each in found),
+        right_named=100 * _mean([each.right for each in named]),
+        confirmed=sum(each.confirmed for each in found),
         misled=sum(each.confirmed and not each.right for each in found),
         begun=100 * _mean([each.done.outcome is not SearchOutcome.NO_CULPRIT for each in found]),
-        samples=_mean([each.samples for each in found]), builds=_mean([each.builds for each in found]),
-        seconds=_mean([each.seconds for each in found]), cpu_s=cpu_s,
-    )  # fmt: skip
+        samples=_mean([each.samples for each in found]),
+        builds=_mean([each.builds for each in found]),
+        seconds=_mean([each.seconds for each in found]),
+        cpu_s=cpu_s,
+    )
 
 
 def _mean(values: Sequence[float]) -> float:
