@@ -123,7 +123,7 @@ def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
     assert all(reading.commit != flaky for reading in live.readings)
 
 
-# ---- simulated searches; tests/bench_search.py has many more
+# ---- simulated searches; tests/scenarios/bench_search.py has many more
 
 
 def test_simulated_searches_are_right_and_cheap() -> None:

@@ -267,7 +267,7 @@ FEW = 60
 
 @pytest.mark.parametrize("host", [replace_fields(LIVE, cases=3), EXACT], ids=["live", "exact"])
 def test_quiet_nights(host: Host) -> None:
-    # Of 1,000 nights (`python -m tests.simulation.nights`) at most 1 % may: of these few, none.
+    # Of 1,000 nights (`python -m tests.scenarios.simulation.nights`) at most 1 % may: of these few, none.
     assert false_nights(host, FEW, seed=1) == 0
 
 
