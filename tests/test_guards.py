@@ -73,11 +73,11 @@ def test_the_guard_sees_every_import() -> None:
     body = ast.parse(
         "from typing import TYPE_CHECKING\nfrom lab.core import git, errors as e\n"
         "if TYPE_CHECKING:\n    from lab.guests.run import Arm\n"
-        "def f():\n    import lab.compare.exact\n    from lab import history\n"
+        "def f():\n    import lab.compare.comparison\n    from lab import history\n"
         "importlib.import_module('lab.cli.main')\n"
     )
     assert _imported("lab.kernels.store", body) == {
-        "lab.core.git", "lab.core.errors", "lab.guests.run", "lab.compare.exact", "lab.history", "lab.cli.main",
+        "lab.core.git", "lab.core.errors", "lab.guests.run", "lab.compare.comparison", "lab.history", "lab.cli.main",
     }  # fmt: skip
 
 

@@ -25,8 +25,7 @@ from filelock import FileLock, Timeout
 from lab.atlas.data import Cell, Column, FunctionCost, Hole
 from lab.atlas.plan import AtlasPlan, PlannedColumn
 from lab.compare import explain, profiles, runs, sampling
-from lab.compare.measurement import Measurement
-from lab.compare.prepare import ExactGuests, prepare_around, require_fixed_work
+from lab.compare.measurement import ExactGuests, Measurement, prepare_around, require_fixed_work
 from lab.compare.sampling import Series
 from lab.core import paths, records
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError, UserError

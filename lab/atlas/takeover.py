@@ -14,7 +14,7 @@ from functools import cache
 from lab.atlas.columns import KernelFacts, Place, Sheet
 from lab.atlas.data import Atlas, Bisected, Column, Explained, FunctionCost, lasts
 from lab.atlas.plan import PlannedColumn
-from lab.compare import prepare
+from lab.compare import measurement
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.guests import exact
@@ -158,6 +158,6 @@ def fingerprints(place: Place, found: Sequence[PlannedColumn], work: Work) -> Fi
         ((workload, _),) = selection.select_all([text])
         qemu = exact.find_qemu(place.plan.qemu, architecture.load(place.guests), contends=workload.contends)
         comparison = place.plan.comparison(text, found[0].spec)
-        return prepare.fingerprint_of(workload, MachineType(machine), qemu, comparison, work.progress)
+        return measurement.fingerprint_of(workload, MachineType(machine), qemu, comparison, work.progress)
 
     return fingerprint

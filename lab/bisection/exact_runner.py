@@ -34,8 +34,7 @@ from lab.compare import runs, sampling
 from lab.compare.beliefs import Belief
 from lab.compare.comparison import measure_part
 from lab.compare.judge import metric_of
-from lab.compare.measurement import fitted
-from lab.compare.prepare import prepare
+from lab.compare.measurement import fitted, prepare
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench
 from lab.core import records

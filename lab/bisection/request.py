@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec.structs import replace
 
-from lab.bisection import commit_range, series, sources
+from lab.bisection import commit_range, sources
 from lab.bisection.commit_range import History
 from lab.bisection.plan import BisectPlan, Panics
 from lab.compare import certificates
@@ -213,9 +213,9 @@ def _plan_of_series(request: BisectRequest, command: Sequence[str], progress: Pr
         raise UserError("give either --series or --options")
     if request.options:
         _require_older(first, last, "options are changed on the older end")
-        steps = series.options(Path(request.options[0]), Path(request.options[1]), first or "HEAD", tree)
+        steps = commit_range.options(Path(request.options[0]), Path(request.options[1]), first or "HEAD", tree)
     elif archives.series(request.series or ""):
-        steps = series.packages(request.series or "", first, last, progress)
+        steps = commit_range.packages(request.series or "", first, last, progress)
     else:
         _require_older(first, last, "a series of patches is put on the older end")
         steps = _patches(paths.expanded(request.series or ""), first or "", tree)
@@ -234,7 +234,7 @@ def _patches(path: Path, base: str, tree: str) -> History:
     if not path.exists():
         raise UserError(f"{path}: no such mailbox or folder", hint="packages are given as --series 'deb:NAME*'")
     folder = paths.data_dir("series") / (records.file_digest(path)[:24] if path.is_file() else "folder")
-    return series.patches(path, base, folder, tree)
+    return commit_range.patches(path, base, folder, tree)
 
 
 class _Search(Request[BisectPlan], frozen=True, kw_only=True):

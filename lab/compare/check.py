@@ -25,7 +25,7 @@ from lab.guests import image as guest_image
 from lab.guests.image import Image
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm, RunningGuests
-from lab.kernels import architecture, parameters
+from lab.kernels import architecture, files
 from lab.kernels.kernel import Kernel, common_machine, resolve
 from lab.kernels.spec import MOUNT
 from lab.workloads import selection
@@ -252,11 +252,11 @@ def check_parameters(arm: Arm) -> None:
         name = key.removeprefix("cmdline.")
         if vmlinux is None or name == key or ("." in name and MOUNT in arm.settings):
             continue
-        if not parameters.is_known(vmlinux, name):
+        if not files.has_parameter(vmlinux, name):
             raise UserError(
                 f"{arm.name} arm ({arm.kernel.spec.text}): nothing in this kernel is called {name}, "
                 f"so {key} has no effect",
-                hint=parameters.similar(vmlinux, name) or "leave it out, or choose a kernel that has it",
+                hint=files.similar_parameters(vmlinux, name) or "leave it out, or choose a kernel that has it",
             )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from lab.compare import profiles, runs, sampling
 from lab.compare.lines import FalseSharing, moved_for_nothing
+from lab.compare.measurement import prepare
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
-from lab.compare.prepare import prepare
 from lab.core import process
 from lab.core.errors import UserError
 from lab.core.executor import Work

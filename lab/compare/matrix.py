@@ -10,12 +10,12 @@ from statistics import fmean
 
 import msgspec
 
-from lab.compare import alike, estimates, matrix_results, result_folders, sampling
+from lab.compare import comparison, estimates, matrix_results, result_folders, sampling
 from lab.compare import state as state_guard
 from lab.compare.judge import code_remarks, count_remarks, metric_of
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, state
+from lab.compare.measurement import ExactGuests, prepare
 from lab.compare.plan import LivePlan, is_alike
-from lab.compare.prepare import ExactGuests, prepare
 from lab.compare.request import Request
 from lab.compare.result_folders import Clock
 from lab.compare.results import ArmResult
@@ -274,7 +274,7 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
     base, workloads = _baseline(plan), [workload for workload, _ in selected]
     machine = exact.exact_machine(base.spec.architecture)
     for arm in plan.arms:
-        same = arm is not base and alike.remark(base.spec, arm.spec, workloads, machine)
+        same = arm is not base and comparison.same_guest(base.spec, arm.spec, workloads, machine)
         if same:
             work.progress.log(f"{base.label}, {arm.label}: {same}")
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)

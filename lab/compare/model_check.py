@@ -14,8 +14,8 @@ import msgspec
 
 from lab.compare import runs, sampling
 from lab.compare.live_results import Counted, ModelCheck
+from lab.compare.measurement import prepare
 from lab.compare.plan import Plan
-from lab.compare.prepare import prepare
 from lab.compare.results import CaseResult, mean
 from lab.compare.runs import Run
 from lab.compare.sampling import Series

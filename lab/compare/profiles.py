@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from lab.compare import result_folders, runs, sampling
-from lab.compare.prepare import ExactGuests, prepare
+from lab.compare.measurement import ExactGuests, prepare
 from lab.compare.results import AbResult, CaseResult
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.compare.sampling import Series

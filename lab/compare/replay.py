@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from lab.compare import matrix_results, result_folders, runs, sampling
-from lab.compare.prepare import ExactGuests, prepare
+from lab.compare.measurement import ExactGuests, prepare
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.compare.runs import Run
 from lab.core import process, records

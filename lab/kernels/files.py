@@ -1,6 +1,10 @@
-"""Kernel images as files: their kind, release, and the vmlinux and kconfig inside.
+"""Kernel images as files: their kind, release, and the vmlinux, kconfig and names of parameters inside.
 
 Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst).
+
+The code that reads a parameter has its name there as a string, with `=` or without (`__setup()`, `early_param()`, and
+`module_param()` with the module's name before a dot). The kernel takes `-` for `_`, and says nothing about a name that
+it does not know if there is a dot in it (`unknown_bootoption()` in init/main.c).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple, Protocol
 
 from lab.core import paths
-from lab.core.errors import HostFailed, UserError
+from lab.core.errors import HostFailed, UserError, suggestion
 from lab.core.process import CommandFailed, find_tool
 from lab.core.records import Record, file_digest, is_sealed, seal, write_atomic
 from lab.kernels import architecture
@@ -400,3 +404,22 @@ def modules_of(path: Path, release: str) -> Path | None:
         Path("/lib/modules") / release,
     )
     return next((folder for folder in folders if folder.is_dir()), None)
+
+
+_UNPACKER = ("kaslr", "no5lvl", "nokaslr")
+"""Parameters that the code before vmlinux reads, which unpacks it."""
+
+
+def has_parameter(vmlinux: Path, name: str) -> bool:
+    """True if something in a kernel has the name of a parameter. A string may be the end of a longer one."""
+    words = map(re.escape, re.split(rb"[-_]", name.encode()))
+    return name in _UNPACKER or re.search(b"[-_]".join(words) + rb"=?\0", extract_vmlinux(vmlinux)) is not None
+
+
+def similar_parameters(vmlinux: Path, name: str) -> str | None:
+    """A question that names parameters of the same module with close names; None if nothing comes close."""
+    module, dot, _ = name.partition(".")
+    if not dot:
+        return None
+    found = re.findall(rb"\0(" + re.escape(f"{module}.".encode()) + rb"\w+)=?\0", extract_vmlinux(vmlinux))
+    return suggestion(name, sorted({one.decode() for one in found}))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from debian.debian_support import Version
 
 from lab.core import paths
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.kernels import package_files, versions
+from lab.kernels import package_files
 from lab.kernels.spec import Package
 
 _OTHERS = re.compile(r"(^|-)(buildinfo|dbg|debug(info)?|devel|docs?|headers|libc|libs?|modules|perf|source|tools)(-|$)")
@@ -31,10 +35,67 @@ def matching(pattern: str, progress: Progress) -> list[Package]:
             hint="name those of one kind, e.g. dir:PATH/*.rpm",
         )
     for kind in kinds:
-        of_kernels.sort(key=lambda one: (versions.ORDERS[kind](one[0].version), one[0].name))
+        of_kernels.sort(key=lambda one: (ORDERS[kind](one[0].version), one[0].name))
     return [Package(path.name, identity.version, f"file:{path.absolute()}") for identity, path in of_kernels]
 
 
 def name_in(body: str) -> str:
     """The name of a package's file."""
     return Path(body).name
+
+
+# ---- orders of versions: a version as a key to sort by, as each distribution compares it
+
+Key = Callable[[str], Any]
+
+_NUMBER_MAX = 20
+"""The most digits of an epoch."""
+
+
+def of_rpm(version: str) -> Any:
+    """The order of rpm (rpmvercmp): `[EPOCH:]VERSION[-RELEASE]`."""
+    return _with_epoch(version, _rpm)
+
+
+def of_pacman(version: str) -> Any:
+    """The order of pacman (vercmp), which grew out of rpm's: letters behind a number come before its end."""
+    return _with_epoch(version, _pacman)
+
+
+ORDERS: dict[str, Key] = {"deb": Version, "rpm": of_rpm, "pacman": of_pacman}
+"""The order of each kind of package."""
+
+
+def _with_epoch(text: str, key: Key) -> tuple[int, Any, Any]:
+    epoch, colon, rest = text.partition(":")
+    number = int(epoch) if colon and epoch.isdecimal() and len(epoch) <= _NUMBER_MAX else 0
+    version, _, release = (rest if colon else text).partition("-")
+    return number, key(version), key(release)
+
+
+def _number(digits: str) -> tuple[int, str]:
+    """Digits as a number of any length."""
+    digits = digits.lstrip("0")
+    return len(digits), digits
+
+
+def _rpm(text: str) -> list[tuple[int, Any]]:
+    """Segments, each with its rank: a tilde, the end, a caret, letters, a number. Other characters are ignored."""
+    ranks: list[tuple[int, Any]] = []
+    for part in re.findall(r"~|\^|[0-9]+|[a-zA-Z]+", text):
+        if part in "~^":
+            ranks.append((0 if part == "~" else 2, ""))
+        else:
+            ranks.append((4, _number(part)) if part[0].isdigit() else (3, part))
+    return [*ranks, (1, "")]
+
+
+def _pacman(text: str) -> list[tuple[int, ...] | tuple[Any, ...]]:
+    """Segments, each with its rank: letters at once, the end, then by how many characters are before it."""
+    ranks: list[Any] = []
+    for between, digits, letters in re.findall(r"([^a-zA-Z0-9]*)(?:([0-9]+)|([a-zA-Z]+))", text):
+        if letters and not between:
+            ranks.append((0, letters))
+        else:
+            ranks.append((2, len(between), *((1, _number(digits)) if digits else (0, letters))))
+    return [*ranks, (1,)]

@@ -16,7 +16,7 @@ from lab.compare.results import AbResult, CaseResult, mean, numbers
 from lab.core.text import listed, number, plural, visible
 from lab.guests import costs
 from lab.kernels import architecture
-from lab.report import by_hand, function_chart, plots, remedies, templates, wording
+from lab.report import by_hand, function_chart, plots, templates, wording
 from lab.report.curves import Sweep, TimelineView, sweeps_of, sweeps_of_vcpus
 from lab.report.function_chart import Functions
 from lab.report.inputs import Comparisons, StoredComparison
@@ -54,7 +54,7 @@ def comparison(comparisons: Comparisons) -> str:
         together=list(together.values()) if comparisons.several else [],
         scale=_scale(comparisons.items),
         meaning=_meaning,
-        remedies=remedies.remedies,
+        remedies=wording.remedies,
         mean=mean,
     )
 

@@ -13,7 +13,7 @@ from lab.compare.results import BESIDE, AbResult, CaseResult
 from lab.core import text
 from lab.core.text import aligned, visible_record
 from lab.kernels import architecture
-from lab.report import remedies, wording
+from lab.report import wording
 from lab.report.curves import sweeps_of
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, Outcome, percent
@@ -255,7 +255,7 @@ _NAMED = 3
 def _remedies(result: AbResult, width: int) -> list[Text]:
     """One line for each way to settle cases that are open."""
     lines = []
-    for remedy, cases in remedies.remedies(result).items():
+    for remedy, cases in wording.remedies(result).items():
         names = [wording.label(case, result) for case in cases]
         more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
         named = text.listed([*names[:_NAMED], *more], "and")

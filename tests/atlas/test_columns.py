@@ -46,7 +46,7 @@ def test_without_a_model_the_time_of_the_workload_decides(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, place, found = setup()
-    monkeypatch.setattr("lab.compare.prepare.load_instrument", lambda machine, model: None)
+    monkeypatch.setattr("lab.compare.measurement.load_instrument", lambda machine, model: None)
     write_workload(tmp_path / "mine", WORKLOAD)
     assert str(measured(place, found[:1]).cells["mine:small"][0]).startswith("no number: throughput is no time")
     write_workload(tmp_path / "mine", WORKLOAD.replace('unit = "op/s"', 'unit = "ns"'))

@@ -9,7 +9,7 @@ import pytest
 
 from lab.bisection.answer import Answer
 from lab.cli import main
-from lab.compare import prepare, result_folders
+from lab.compare import measurement, result_folders
 from lab.workloads import selection
 
 from ..fakes.bisection import commit, dice, line, start, wobbly, write_workload
@@ -260,7 +260,7 @@ def test_a_culprit_outside_of_the_paths_is_not_pinned_on_one_inside(bisector: Bi
 @pytest.fixture
 def modelled(bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bisector:
     """The command, whose workload has a cost model: 60 operations a second are 67 % more cycles than 100."""
-    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument())
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument())
     file = tmp_path / "mine" / "workload.toml"
     file.write_text(file.read_text().replace('model = "none"', 'model = "tlb"'))
     return bisector

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from lab.cli import main
-from lab.compare import check, comparison, prepare, result_folders, runs
+from lab.compare import check, comparison, measurement, result_folders, runs
 from lab.compare.runs import GuestRun, Run
 from lab.core.errors import UserError
 from lab.guests.run import RunningGuests
@@ -106,7 +106,7 @@ def test_work_that_follows_the_clock_is_found_and_refused(
 def test_a_comparison_refuses_it_too_and_asks_once(
     guests: FakeGuests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument())
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument())
     mine = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
     for found in (Clocked(0.0), guests):
         monkeypatch.setattr(runs, "measure", found.measure)

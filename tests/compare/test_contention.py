@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from lab.compare import contention, judge, prepare, runs
+from lab.compare import contention, judge, measurement, runs
 from lab.compare.results import CONTENTION_NOTE, CaseResult
 from lab.core.errors import UserError
 from lab.kernels.architecture import MachineType
@@ -79,7 +79,7 @@ def test_the_model_ends_turns_of_a_workload_without_one_whose_own_number_decides
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(prepare, "load_instrument", lambda _, model: None if model == "none" else made(model))
+    monkeypatch.setattr(measurement, "load_instrument", lambda _, model: None if model == "none" else made(model))
 
     def made(model: str) -> Mock:
         asked.append(model)
@@ -87,7 +87,7 @@ def test_the_model_ends_turns_of_a_workload_without_one_whose_own_number_decides
 
     def bench(name: str, model: str = "auto") -> runs.Bench:
         plan = Mock(model=model, machine=None)
-        return prepare._bench(selection.load(name), Path("root"), MachineType.MICROVM, Mock(), plan, Path())
+        return measurement._bench(selection.load(name), Path("root"), MachineType.MICROVM, Mock(), plan, Path())
 
     late, busy = bench("latency@2"), bench("contention@2")
     assert asked == ["tlb", "tlb"] and late.instrument and busy.modelled and not late.modelled

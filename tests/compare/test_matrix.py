@@ -11,7 +11,7 @@ import pytest
 
 from lab import report
 from lab.cli import main
-from lab.compare import matrix, matrix_results, prepare, result_folders
+from lab.compare import matrix, matrix_results, measurement, result_folders
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.kernels.kernel import KernelSpec
@@ -308,7 +308,7 @@ def slower_if_never(arm: str, seed: int, case: str) -> float:
 @pytest.fixture
 def modelled(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MatrixResult]:
     """Measure a matrix of two arms, of which modelled cycles and instructions disagree in the large case."""
-    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument())
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument())
 
     def measured(**changes: Any) -> MatrixResult:
         guests, measure = start(slower_if_never, settings=["thp=always,never"], text=MODELLED, model="auto", **changes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.compare import model_check, prepare, result_folders
+from lab.compare import measurement, model_check, result_folders
 from lab.compare.live_results import Counted, ModelCheck
 from lab.compare.plan import Plan
 from lab.compare.results import CaseResult
@@ -54,9 +54,9 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CountingGuests:
     made = CountingGuests()
     pretend(monkeypatch, tmp_path, made)
     counting = Instrument(library=tmp_path / "plugin" / "libcost.so", machine=hardware.load(), model=Model.COUNT)
-    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: counting)
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: counting)
     # It boots two guests more, once for each user and program.
-    monkeypatch.setattr(prepare, "require_fixed_work", lambda guests: None)
+    monkeypatch.setattr(measurement, "require_fixed_work", lambda guests: None)
     return made
 
 

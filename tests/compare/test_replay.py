@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.compare import comparison, prepare, result_folders, runs
+from lab.compare import comparison, measurement, result_folders, runs
 from lab.compare.replay import Replay, differences, environment_changes, replay
 from lab.compare.results import AbResult, ResultEnvironment
 from lab.core import records
@@ -66,7 +66,7 @@ def test_an_edit_of_the_plugin_that_changes_no_number_leaves_the_environment_as_
     with (stored.machines / "plugin" / "main.c").open("a") as source:
         source.write("/* a comment */\n")
     assert plugin.digest() != sources
-    ready = prepare.prepare(result_folders.load_plan(stored.file.parent), stored.file.parent, quiet())
+    ready = measurement.prepare(result_folders.load_plan(stored.file.parent), stored.file.parent, quiet())
     assert ready.environment.fingerprint == stored.result.environment.fingerprint
     again = stored.replay()
     assert (again.guests, again.environment, again.differences) == (4, [], [])

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lab.compare import result_folders, runs
+from lab.compare.measurement import prepare
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
-from lab.compare.prepare import prepare
 from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.guests import snapshot

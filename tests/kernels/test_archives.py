@@ -7,7 +7,7 @@ import pytest
 
 from lab.atlas import plan as atlas_plan
 from lab.atlas.plan import AtlasPlan, SeriesPlan
-from lab.bisection import series
+from lab.bisection import commit_range
 from lab.core.errors import UserError
 from lab.core.progress import QUIET, Progress
 from lab.kernels import archives, spec
@@ -77,13 +77,13 @@ def test_a_spec_is_resolved_by_its_archive() -> None:
 
 
 def test_a_series_has_its_packages_in_its_order() -> None:
-    found = series.packages("wheel:*@thp=never", None, "wheel:10", QUIET)
+    found = commit_range.packages("wheel:*@thp=never", None, "wheel:10", QUIET)
     assert [found.old.id, *(one.id for one in found.candidates)] == ["kernel-9", "kernel-10"]
     assert found.candidates[0].spec == "wheel:10@thp=never"
     with pytest.raises(UserError, match="is not in the series"):
-        series.packages("wheel:*", "wheel:12", None)
+        commit_range.packages("wheel:*", "wheel:12", None)
     with pytest.raises(UserError, match="names no package"):
-        series.packages("v6.12", None, None)
+        commit_range.packages("v6.12", None, None)
 
 
 def test_a_night_measures_its_newest_package(wheels: Wheels) -> None:

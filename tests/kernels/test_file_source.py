@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.bisection import series
+from lab.bisection import commit_range
 from lab.core import settings
 from lab.core.errors import HostFailed, LabError, UserError
 from lab.core.git import short
@@ -56,25 +56,25 @@ def test_a_folder_is_a_series_in_the_order_of_its_versions(tmp_path: Path, files
     if kind == "deb":
         packages.deb(files, place, name="linux-headers-6.12.1", version="6.12.1-1")
     (place / "notes.txt").write_text("no package")
-    found = series.packages(f"dir:{place}/*@thp=never", None, None, QUIET)
+    found = commit_range.packages(f"dir:{place}/*@thp=never", None, None, QUIET)
     assert [found.old.id, *(one.id for one in found.candidates)] == names
     assert found.candidates[0].spec == f"file:{place / names[1]}@thp=never"
     assert (
         short("kernel-core-6.12.117-200.fc41.x86_64.rpm") == "kernel-core-6.12.117-200.fc41.x86_64.rpm"
     )  # 40, no commit
-    narrower = series.packages(f"dir:{place}/*", f"file:{place / names[1]}", None)
+    narrower = commit_range.packages(f"dir:{place}/*", f"file:{place / names[1]}", None)
     assert (narrower.old.id, [one.id for one in narrower.candidates]) == (names[1], names[2:])
 
 
 def test_a_folder_that_is_no_series(tmp_path: Path, files: Path) -> None:
     with pytest.raises(UserError, match="there is no folder"):
-        series.packages(f"dir:{tmp_path}/none/*.rpm", None, None)
+        commit_range.packages(f"dir:{tmp_path}/none/*.rpm", None, None)
     with pytest.raises(UserError, match="matches 0 packages"):
-        series.packages(f"dir:{tmp_path}/*.rpm", None, None)
+        commit_range.packages(f"dir:{tmp_path}/*.rpm", None, None)
     packages.deb(files, tmp_path)
     packages.pacman(files, tmp_path)
     with pytest.raises(UserError, match="deb and pacman, whose versions have no common order"):
-        series.packages(f"dir:{tmp_path}/*", None, None)
+        commit_range.packages(f"dir:{tmp_path}/*", None, None)
 
 
 @pytest.mark.parametrize("kind", ["folder", "top", "tar", "deb"])

@@ -9,7 +9,7 @@ import pytest
 
 from lab.bisection import session
 from lab.cli import main
-from lab.compare import prepare
+from lab.compare import measurement
 from lab.compare.plan import ArmPlan
 from lab.history import database
 from lab.kernels.debs import DebSource
@@ -239,7 +239,7 @@ def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step by modelled cycles that the instructions contradict is no event, unless the plan chooses."""
-    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument())
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument())
     nights.guests.counts = lambda fate: 1000.0 if fate == 100.0 else 800.0
     nights.write('model = "tlb"')
     nights.run()

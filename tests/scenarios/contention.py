@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.compare import contention, sampling
+from lab.compare.measurement import ExactGuests, prepare
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
-from lab.compare.prepare import ExactGuests, prepare
 from lab.compare.runs import Bench
 from lab.compare.sampling import Series
 from lab.core import process

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.compare import estimates, result_folders, runs
+from lab.compare.measurement import prepare
 from lab.compare.plan import ArmPlan, MeasureOptions, Plan
-from lab.compare.prepare import prepare
 from lab.compare.sampling import Series
 from lab.core.executor import Work
 from lab.core.progress import Progress

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lab.compare import runs
-from lab.compare.measurement import Measurement
+from lab.compare.measurement import Measurement, prepare_around
 from lab.compare.plan import Plan
-from lab.compare.prepare import prepare_around
 from lab.compare.replay import environment_changes
 from lab.compare.results import ResultEnvironment
 from lab.compare.runs import Bench, Run

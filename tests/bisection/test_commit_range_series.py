@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.bisection import packages, search, series
+from lab.bisection import commit_range, packages, search
 from lab.bisection.answer import Answer, load
 from lab.bisection.commit_range import Candidate
 from lab.bisection.proof import Prover
@@ -47,13 +47,13 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("offered")
 def test_packages_are_ordered_by_version_and_settings_behind_a_pattern_are_those_of_each() -> None:
-    found = series.packages("deb:linux-image-6.12.*-cloud-amd64", None, None)
+    found = commit_range.packages("deb:linux-image-6.12.*-cloud-amd64", None, None)
     names = [found.old.id, *(one.id for one in found.candidates)]
     assert names == [f"linux-image-6.12.{n}-cloud-amd64" for n in (9, 10, 57)]
     assert found.new.spec == "deb:linux-image-6.12.57-cloud-amd64"
     assert [one.title for one in found.candidates] == ["6.12.10-1", "6.12.57-1"]
     assert found.graph().is_line
-    found = series.packages("deb:linux-image-6.12.*-cloud-amd64@mount.fs=ext4", None, None)
+    found = commit_range.packages("deb:linux-image-6.12.*-cloud-amd64@mount.fs=ext4", None, None)
     assert [one.spec for one in (found.old, *found.candidates)] == [f"deb:{name}@mount.fs=ext4" for name in names]
     assert found.old.id == names[0]
 
@@ -61,13 +61,13 @@ def test_packages_are_ordered_by_version_and_settings_behind_a_pattern_are_those
 @pytest.mark.usefixtures("offered")
 def test_packages_may_be_narrowed_to_two_ends() -> None:
     pattern, last = "deb:linux-image-6.*", "deb:linux-image-6.12.10-cloud-amd64"
-    assert series.packages(pattern, "deb:linux-image-6.12.9-cloud-amd64", last).new.spec == last
+    assert commit_range.packages(pattern, "deb:linux-image-6.12.9-cloud-amd64", last).new.spec == last
     with pytest.raises(UserError, match="does not come after"):
-        series.packages(pattern, last, "deb:linux-image-6.12.9-cloud-amd64")
+        commit_range.packages(pattern, last, "deb:linux-image-6.12.9-cloud-amd64")
     with pytest.raises(UserError, match="is not in the series"):
-        series.packages(pattern, "deb:6.12", None)
+        commit_range.packages(pattern, "deb:6.12", None)
     with pytest.raises(UserError, match="0 packages"):
-        series.packages("deb:nothing*", None, None)
+        commit_range.packages("deb:nothing*", None, None)
 
 
 @pytest.fixture
@@ -264,19 +264,19 @@ def test_the_patch_that_did_it_is_found(
 def test_options_change_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("CONFIG_SLUB_DEBUG=y\n# CONFIG_PSI is not set\nthp=never\n\n# a remark\n")
     (tmp_path / "b").write_text("CONFIG_PSI=y\nCONFIG_SLUB_DEBUG=y\nthp=always\nhugepages=8\n")
-    found = series.options(tmp_path / "a", tmp_path / "b", "v6.12%CONFIG_FOO=m", None)
+    found = commit_range.options(tmp_path / "a", tmp_path / "b", "v6.12%CONFIG_FOO=m", None)
     assert [one.id for one in found.candidates] == ["CONFIG_PSI", "thp", "hugepages"]
     assert found.old.spec == "v6.12%CONFIG_FOO=m,CONFIG_SLUB_DEBUG=y,CONFIG_PSI=n@thp=never"
     assert found.candidates[1].title == "thp: never -> always"
     assert found.new.spec == "v6.12%CONFIG_FOO=m,CONFIG_SLUB_DEBUG=y,CONFIG_PSI=y@thp=always,hugepages=8"
     with pytest.raises(UserError, match="the same options"):
-        series.options(tmp_path / "a", tmp_path / "a", "v6.12", None)
+        commit_range.options(tmp_path / "a", tmp_path / "a", "v6.12", None)
     (tmp_path / "b").write_text("CONFIG_PSI=y\nnonsense\n")
     with pytest.raises(UserError, match="b:2: 'nonsense' is no option"):
-        series.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
+        commit_range.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
     (tmp_path / "b").write_text("thpp=never\n")
     with pytest.raises(UserError, match="unknown setting"):
-        series.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
+        commit_range.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
 
 
 def test_the_option_that_did_it_is_found(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.compare import comparison, exact, judge, prepare, result_folders
+from lab.compare import comparison, judge, measurement, result_folders
 from lab.compare.measurement import Measurement
 from lab.compare.results import AbResult
 from lab.core.errors import UserError
@@ -75,7 +75,7 @@ def test_two_workloads_are_two_series(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = plan(write_workload(tmp_path / "mine"))
     measurement = Measurement.of(wanted, tmp_path, wanted.base.spec)
-    exact.announce(measurement, wanted, Work(jobs=2, progress=Progress()))
+    comparison.announce(measurement, wanted, Work(jobs=2, progress=Progress()))
     assert capsys.readouterr().err.startswith("2 cases, 6 to 12 seeds: 12 guests, 2 at a time: about ")
 
 
@@ -94,7 +94,7 @@ def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
 ) -> None:
     modelled = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
     monkeypatch.setattr(
-        prepare, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument()
+        measurement, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument()
     )
     result, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="auto")
     (small, large) = result.cases
@@ -115,7 +115,7 @@ def modelled(
 ) -> AbResult:
     """A comparison under a cost model; both cases by its formulas of throughput and of instructions."""
     text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument(machine))
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument(machine))
     workload = write_workload(tmp_path / "mine", text)
     return measured(monkeypatch, tmp_path, formula, workload=workload, model="auto", counts=counts, **changes)[0]
 
@@ -206,7 +206,7 @@ def robust(
         return test if (arm, case) == ("test", "large") else base
 
     text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-    monkeypatch.setattr(prepare, "load_instrument", lambda machine, model: FakeInstrument(machine))
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument(machine))
     workload = write_workload(tmp_path / "mine", text)
     machines = [write_machine(tmp_path, name) for name in MACHINES]
     monkeypatch.setattr(hardware, "names", lambda *_: machines)
@@ -321,6 +321,6 @@ def test_features_that_the_qemu_lacks_are_named(
     monkeypatch.setattr(guest_exact, "cpuid", cpuid)
     qemu = guest_exact.Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
     for machine in (None, "zen4", str(tmp_path / "mine.toml")):
-        prepare.name_refused_features(qemu, machine, Progress())
+        measurement.name_refused_features(qemu, machine, Progress())
     assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
     assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from lab.compare import alike
+from lab.compare import comparison
 from lab.guests import exact
 from lab.kernels import spec
 from lab.kernels.debs import DebSource
@@ -19,7 +19,7 @@ def arm(settings: str = "", version: str = "1") -> KernelSpec:
 
 
 def remark(base: KernelSpec, test: KernelSpec) -> str | None:
-    return alike.remark(base, test, [selection.load("syscalls")], exact.exact_machine())
+    return comparison.same_guest(base, test, [selection.load("syscalls")], exact.exact_machine())
 
 
 @pytest.mark.parametrize("setting", ["mitigations=off", "cmdline.init_on_alloc=0", "thp=always"])
@@ -39,6 +39,6 @@ def test_two_kernels_or_settings_that_change_something_are_two_guests() -> None:
 
 def test_a_workload_of_another_setting_makes_it_another_guest() -> None:
     own = replace(selection.load("syscalls"), settings={"thp": "never"})
-    assert alike.remark(arm(), arm("thp=always"), [own], exact.exact_machine()) is None
-    said = alike.remark(arm(), arm("thp=never"), [own], exact.exact_machine())
+    assert comparison.same_guest(arm(), arm("thp=always"), [own], exact.exact_machine()) is None
+    said = comparison.same_guest(arm(), arm("thp=never"), [own], exact.exact_machine())
     assert said == f"{SAME}thp=never is so in every guest"

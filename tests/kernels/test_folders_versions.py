@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.kernels import versions
+from lab.kernels import folders
 
 ORDERED = {
     "rpm": [
@@ -21,4 +21,4 @@ ORDERED = {
 
 @pytest.mark.parametrize("kind", ORDERED)
 def test_order(kind: str) -> None:
-    assert sorted(sorted(ORDERED[kind]), key=versions.ORDERS[kind]) == ORDERED[kind]
+    assert sorted(sorted(ORDERED[kind]), key=folders.ORDERS[kind]) == ORDERED[kind]

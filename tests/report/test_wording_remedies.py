@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from lab.compare.results import CaseResult
-from lab.report import remedies, templates
+from lab.report import templates, wording
 
 from ..fakes import result as fakeresult
 from ..fakes.result import DISPUTED, SLOWER, UNSURE
@@ -38,18 +38,18 @@ def _open(reason: str, more: int | None = None, interval: tuple[float, float] | 
     ],
 )
 def test_every_open_case_has_a_remedy(case: CaseResult, said: str) -> None:
-    assert remedies.remedy(case, fakeresult.result(case)) == said
-    assert list(remedies.remedies(fakeresult.result(case))) == ([said] if said else [])
+    assert wording.remedy(case, fakeresult.result(case)) == said
+    assert list(wording.remedies(fakeresult.result(case))) == ([said] if said else [])
 
 
 def test_too_few_seeds_are_settled_by_six() -> None:
     found = fakeresult.result(_open("same in 3 of 3 seeds, 6 decide", 3), seeds=[1, 2, 3])
-    assert remedies.remedy(found.cases[0], found) == "`--seeds 6` settles it (3 more seeds, about 25 s)"
+    assert wording.remedy(found.cases[0], found) == "`--seeds 6` settles it (3 more seeds, about 25 s)"
 
 
 def test_the_documentation_has_every_remedy() -> None:
     page = (DOCS / "verdict.md").read_text()
-    assert [one.does for one in remedies.REMEDIES if one.does not in page] == []
+    assert [one.does for one in wording.REMEDIES if one.does not in page] == []
 
 
 @pytest.mark.parametrize(

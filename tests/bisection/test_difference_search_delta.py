@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from lab.bisection import delta
-from lab.bisection.delta import Outcome
+from lab.bisection import difference_search
+from lab.bisection.difference_search import Outcome
 
 Elements = Sequence[int]
 
 
-def _asking(decide: Callable[[set[int]], Outcome], asked: list[tuple[set[int], int]]) -> delta.Test[int]:
+def _asking(decide: Callable[[set[int]], Outcome], asked: list[tuple[set[int], int]]) -> difference_search.Test[int]:
     def test(part: Elements, left: int) -> Outcome:
         asked.append((set(part), left))
         return decide(set(part))
@@ -23,7 +23,7 @@ def _asking(decide: Callable[[set[int]], Outcome], asked: list[tuple[set[int], i
 def test_what_carries_is_found_among_many(wanted: set[int]) -> None:
     asked: list[tuple[set[int], int]] = []
     test = _asking(lambda part: Outcome.CARRIES if wanted <= part else Outcome.LACKS, asked)
-    assert set(delta.minimal(range(64), test)) == wanted
+    assert set(difference_search.minimal(range(64), test)) == wanted
     assert len(asked) <= (12 if len(wanted) == 1 else 60)
     assert all(left >= 1 for _, left in asked)
 
@@ -32,14 +32,14 @@ def test_one_of_forty_takes_no_more_than_twelve_tests() -> None:
     for wanted in range(40):
         asked: list[tuple[set[int], int]] = []
         test = _asking(lambda part: Outcome.CARRIES if wanted in part else Outcome.LACKS, asked)  # noqa: B023
-        assert delta.minimal(range(40), test) == [wanted]
+        assert difference_search.minimal(range(40), test) == [wanted]
         assert len(asked) <= 12
 
 
 def test_what_is_likely_is_tried_first() -> None:
     asked: list[tuple[set[int], int]] = []
     test = _asking(lambda part: Outcome.CARRIES if 33 in part else Outcome.LACKS, asked)
-    assert delta.minimal(range(64), test, likely={33}) == [33]
+    assert difference_search.minimal(range(64), test, likely={33}) == [33]
     assert [part for part, _ in asked] == [{33}]
 
 
@@ -55,7 +55,7 @@ def test_no_element_can_be_left_out_though_much_is_undecided(seed: int) -> None:
             return Outcome.UNDECIDED
         return Outcome.CARRIES if wanted <= part else Outcome.LACKS
 
-    found = set(delta.minimal(range(24), delta_test := (lambda part, left: decide(set(part)))))
+    found = set(difference_search.minimal(range(24), delta_test := (lambda part, left: decide(set(part)))))
     assert decide(found) is Outcome.CARRIES
     for element in found:
         assert len(found) == 1 or decide(found - {element}) is not Outcome.CARRIES
@@ -63,5 +63,5 @@ def test_no_element_can_be_left_out_though_much_is_undecided(seed: int) -> None:
 
 
 def test_losses_that_add_up_are_sets_of_their_own() -> None:
-    assert delta.independent({"a": 0.3, "b": 0.7}, 1.0, 0.05) == [["b"], ["a"]]
-    assert delta.independent({"a": 1.0, "b": 1.0}, 1.0, 0.05) == [["a", "b"]]
+    assert difference_search.independent({"a": 0.3, "b": 0.7}, 1.0, 0.05) == [["b"], ["a"]]
+    assert difference_search.independent({"a": 1.0, "b": 1.0}, 1.0, 0.05) == [["a", "b"]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.kernels import parameters
+from lab.kernels import files
 
 from ..fakes.kernel_image import elf
 
@@ -34,11 +34,11 @@ def vmlinux(tmp_path: Path) -> Path:
     ],
 )
 def test_a_kernel_knows_the_names_in_its_image(vmlinux: Path, name: str, known: bool) -> None:
-    assert parameters.is_known(vmlinux, name) is known
+    assert files.has_parameter(vmlinux, name) is known
 
 
 def test_similar_names_are_those_of_the_same_module(vmlinux: Path) -> None:
-    said = parameters.similar(vmlinux, "rcupdate.rcu_expeditd")
+    said = files.similar_parameters(vmlinux, "rcupdate.rcu_expeditd")
     assert said is not None and said.startswith("did you mean rcupdate.rcu_expedited")
-    assert parameters.similar(vmlinux, "threadirq") is None
-    assert parameters.similar(vmlinux, "other.debug") is None
+    assert files.similar_parameters(vmlinux, "threadirq") is None
+    assert files.similar_parameters(vmlinux, "other.debug") is None
