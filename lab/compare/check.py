@@ -261,7 +261,7 @@ def check_parameters(arm: Arm) -> None:
 
 
 def _what_to_do(kernel: Kernel, option: str) -> str:
-    if kernel.spec.source.is_buildable:
+    if kernel.spec.tree_source:
         return f"add it with %{option}=y, or leave the workload out"
     return "this kernel is built already: build one from a tree, or leave the workload out"
 

@@ -91,7 +91,7 @@ def planned_seconds(
     # Roughly the conditions of `GuestRun.snapshot`.
     in_turns = workload.vcpus == 1 or workload.contends
     boots_once = plan.snapshots and model != "none" and in_turns and workload.name != "boot"
-    return guest_seconds(workload, cases, count, built=spec.source.is_buildable, model=model, boots_once=boots_once)
+    return guest_seconds(workload, cases, count, built=spec.tree_source is not None, model=model, boots_once=boots_once)
 
 
 def crowding(work: Work) -> float:

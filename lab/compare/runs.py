@@ -302,7 +302,7 @@ def measure(guest: GuestRun, running: RunningGuests) -> Run:
             workload,
             guest.cases,
             output.cpu_s + time.thread_time() - began,
-            built=guest.arm.kernel.spec.source.is_buildable,
+            built=guest.arm.kernel.spec.tree_source is not None,
             model=guest.bench.instrument.model if guest.bench.instrument else "none",
             booted=output.booted,
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from lab.core import ansible, locks, paths, process, records
 from lab.core.errors import BuildFailed, DiskFull, HostFailed
@@ -83,8 +83,6 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
     describe: str
     patches: tuple[str, ...] = ()
 
-    is_buildable: ClassVar[bool] = True
-
     @property
     def origin(self) -> str:
         """The tree's name."""
@@ -94,40 +92,6 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
     def label(self) -> str:
         """The base commit."""
         return self.commit
-
-    def obtain(
-        self,
-        work: Work,
-        *,
-        text: str,
-        kconfig: tuple[Pair, ...],
-        optional: tuple[Pair, ...],
-        base: tuple[Pair, ...],
-        cc: str,
-        guests: str,
-    ) -> KernelFiles:
-        """Build the kernel, or take it from the store."""
-        request = BuildRequest(
-            text=text,
-            source=self,
-            kconfig=kconfig,
-            optional=optional,
-            base=base,
-            compiler=compilers.of_guests(guests, cc),
-            guests=guests,
-        )
-        build = obtain(request, work)
-        folder = store.folder_of(build.key)
-        return KernelFiles(
-            key=build.key,
-            release=build.release,
-            commit=self.commit,
-            bzimage=folder / architecture.load(guests).packed,
-            vmlinux=bootable(folder / "vmlinux") if "vmlinux" in build.files else None,
-            symbols=folder / "System.map",
-            config=folder / "config",
-            architecture=guests,
-        )
 
     def provenance(self, folder: Path) -> Iterator[str]:
         """Describe the published source; write the patch that leads from it to this one into a folder."""
@@ -197,6 +161,22 @@ def obtain(request: BuildRequest, work: Work) -> Build:
     if not store.hold(build):  # `lab gc` took it this very moment
         return obtain(request, work)
     return build
+
+
+def files_of(request: BuildRequest, work: Work) -> KernelFiles:
+    """The files of the kernel of a request, from the store or built."""
+    build = obtain(request, work)
+    folder = store.folder_of(build.key)
+    return KernelFiles(
+        key=build.key,
+        release=build.release,
+        commit=request.source.commit,
+        bzimage=folder / architecture.load(request.guests).packed,
+        vmlinux=bootable(folder / "vmlinux") if "vmlinux" in build.files else None,
+        symbols=folder / "System.map",
+        config=folder / "config",
+        architecture=request.guests,
+    )
 
 
 def warm(request: BuildRequest, work: Work) -> None:

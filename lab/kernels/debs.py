@@ -49,7 +49,6 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
     version: str
     architecture: str = architecture.DEFAULT
 
-    is_buildable: ClassVar[bool] = False
     origin: ClassVar[str] = "packages"
 
     @property
@@ -57,7 +56,7 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
         """The package and version, as apt takes them."""
         return f"{self.package}={self.version}"
 
-    def obtain(self, work: Work, **_: object) -> KernelFiles:
+    def obtain(self, work: Work) -> KernelFiles:
         """Download and unpack the package."""
         image = next(images(self.fetch(work.progress)))
         return prebuilt(image, symbols=next(image.parent.glob("System.map*"), None))

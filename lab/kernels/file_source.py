@@ -44,11 +44,10 @@ class FileSource(Record, frozen=True, kw_only=True, tag="file", omit_defaults=Tr
     address: str = ""
     modules_sha256: str = ""
 
-    is_buildable: ClassVar[bool] = False
     origin: ClassVar[str] = "files"
     label: ClassVar[None] = None
 
-    def obtain(self, work: Work, **_: object) -> KernelFiles:
+    def obtain(self, work: Work) -> KernelFiles:
         """The file itself, or the kernel in the package, and the vmlinux inside."""
         image = self._image(work.progress)
         symbols = next(image.parent.glob("System.map*"), None) if self.inside else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from lab.core import paths, records
 from lab.core.errors import UserError
@@ -28,10 +28,7 @@ from lab.kernels.trees import Tree
 
 
 class KernelSource(Protocol):
-    """The source of a kernel, in full ids and hashes: two equal sources are the same kernel."""
-
-    is_buildable: ClassVar[bool]
-    """True if the lab builds the kernel, so that patches and kconfig changes can be added."""
+    """The source of a kernel that the lab does not build, in full ids and hashes: equal sources are the same kernel."""
 
     @property
     def origin(self) -> str:
@@ -41,22 +38,8 @@ class KernelSource(Protocol):
     def label(self) -> str | None:
         """The kernel's name in its collection, which others can look up; None without such a name."""
 
-    def obtain(
-        self,
-        work: Work,
-        *,
-        text: str,
-        kconfig: tuple[Pair, ...],
-        optional: tuple[Pair, ...],
-        base: tuple[Pair, ...],
-        cc: str,
-        guests: str,
-    ) -> KernelFiles:
-        """Put the kernel's files on this machine.
-
-        text: the spec, for people. optional: kconfig that may be dropped. base: kconfig in place of the lab's own.
-        guests: their architecture.
-        """
+    def obtain(self, work: Work) -> KernelFiles:
+        """Put the kernel's files on this machine."""
 
     def provenance(self, folder: Path) -> Iterator[str]:
         """Lines for people about how to get the kernel's source; patch and kconfig are written into a folder."""
@@ -83,13 +66,11 @@ class KernelSpec(Record, frozen=True, kw_only=True):
 
         A build has the workloads' needs built in, unless the spec says otherwise.
         """
+        if isinstance(self.source, TreeSource):
+            return Kernel(spec=self, **asdict(build.files_of(self._request(self.source, cc, needs, work), work)))
         source: KernelSource = self.source
-        required, optional, base = self._options(needs, work)
-        found = source.obtain(
-            work, text=self.text, kconfig=required, optional=optional, base=base, cc=cc, guests=self.architecture
-        )
-        kernel = Kernel(spec=self, **asdict(found))
-        if not source.is_buildable and (lacking := kconfig.not_bootable(kernel.configuration() or {})):
+        kernel = Kernel(spec=self, **asdict(source.obtain(work)))
+        if lacking := kconfig.not_bootable(kernel.configuration() or {}):
             raise UserError(
                 f"{self.text} does not have built in all that every guest needs: {', '.join(lacking)}",
                 hint="take another kernel of its distribution, or build one from a tree",
