@@ -10,8 +10,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from lab.core import paths
 from lab.workloads import selection
-from lab.workloads.file import limits
-from lab.workloads.spec import Workload
+from lab.workloads.spec import Workload, limits
 
 
 class LimitList(SphinxDirective):

@@ -7,11 +7,11 @@ import shlex
 import msgspec
 
 from lab.atlas.data import Atlas, Basis, Bisected, CaseInfo, Column
-from lab.bisection import packages, request, search, session
+from lab.bisection import request, search, session
 from lab.bisection.answer import Culprit
 from lab.bisection.commit_range import Candidate
-from lab.bisection.packages import SourceRange
 from lab.bisection.request import BisectRequest
+from lab.bisection.search import SourceRange
 from lab.compare import result_folders
 from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
@@ -22,7 +22,7 @@ from lab.stats.verdict import percent
 def sources(base: Column, test: Column) -> SourceRange:
     """The range between the sources of two kernels, in the first tree that has both."""
     ends = [Candidate(id=one.id, title=one.version, spec=one.spec, parents=()) for one in (base, test)]
-    found = packages.source_range(*ends)
+    found = search.source_range(*ends)
     if found is None:
         raise UserError(
             f"no tree known here leads from {base.version} to {test.version}",

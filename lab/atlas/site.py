@@ -27,8 +27,7 @@ from lab.core import paths, records
 from lab.core.text import number, visible_lines, visible_record
 from lab.kernels import architecture
 from lab.report import plots, templates
-from lab.report.plots import Series
-from lab.report.svg import Chart
+from lab.report.plots import Chart, Series
 from lab.stats.defaults import ALPHA
 
 LEVELS = (0.02, 0.1, 0.25, 0.5)

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from lab.cli import options
 from lab.compare import chains, result_folders
-from lab.compare.explain import Cost, cpu_choices, cpu_of_result, find
-from lab.compare.false_sharing import lint
+from lab.compare.explain import Cost, cpu_choices, cpu_of_result, find, lint
 from lab.compare.plan import MeasureOptions
 from lab.core import records
 from lab.core.errors import UserError

@@ -14,9 +14,8 @@ from lab.core import records
 from lab.core.errors import LabError
 from lab.core.text import UNBOUND, columns, listed, plural, width_of, wrapped
 from lab.workloads import selection
-from lab.workloads.file import limits, turns_note
 from lab.workloads.selection import Suite
-from lab.workloads.spec import Case, Metric, Workload
+from lab.workloads.spec import Case, Metric, Workload, limits, turns_note
 
 
 def render(workload: Workload, width: int = UNBOUND) -> str:

@@ -7,7 +7,7 @@ operation, and are exact too; nothing is rounded.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,21 +15,23 @@ from typing import Any, Literal
 
 import msgspec
 
-from lab.compare import profiles, result_folders, runs
+from lab.compare import profiles, result_folders, runs, sampling
 from lab.compare.counters import Mechanism, explaining, kernel_counters, mechanisms
-from lab.compare.lines import MetLine, met
-from lab.compare.measurement import Measurement
+from lab.compare.lines import FalseSharing, MetLine, met, moved_for_nothing
+from lab.compare.measurement import Measurement, prepare
+from lab.compare.plan import ArmPlan, MeasureOptions, Plan
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call
 from lab.compare.results import AbResult, CaseResult
-from lab.core import records
+from lab.core import process, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.records import Record
-from lab.guests import exact, hardware
+from lab.guests import exact, hardware, image
 from lab.kernels import alternatives, architecture
 from lab.kernels.alternatives import CpuChoices
 from lab.kernels.kernel import Kernel
 from lab.kernels.symbols import KERNEL_HALF, LEVELS, base_name
+from lab.workloads import selection
 
 Arm = Literal["base", "test"]
 ARMS: tuple[Arm, Arm] = ("base", "test")
@@ -446,3 +448,42 @@ def cpu_choices(
         test=kernels[-1].spec.text if len(kernels) > 1 else None,
         choices=alternatives.choices(tables, guest, {*there, *lacks, *off}, cost) if tables else [],
     )
+
+
+# ---- a lint of one kernel: the lines that its vCPUs move for nothing, by the members in them
+
+
+class CaseLint(Record, frozen=True, kw_only=True):
+    """The false sharing in one case."""
+
+    case: str
+    lines: list[FalseSharing]
+
+
+def lint(kernel: str, options: MeasureOptions, work: Work) -> list[CaseLint]:
+    """The false sharing of a kernel in each case, from one guest of each workload.
+
+    `UserError` for workloads whose vCPUs do not contend.
+    """
+    for workload, _ in selection.select_all(options.workload):
+        if not workload.contends or workload.vcpus < 2:
+            raise UserError(
+                f"{workload.name}: one vCPU shares no line", hint=f"name more of them: {workload.name.split('@')[0]}@4"
+            )
+    options.require()
+    (spec,) = options.resolve([kernel], work.progress)
+    arm = ArmPlan(spec=spec, cc=options.cc)
+    return list(_linted(Plan.of(options.for_kernels([spec]), base=arm, test=arm), work))
+
+
+def _linted(plan: Plan, work: Work) -> Iterator[CaseLint]:
+    with process.scratch("lab-lint-") as folder:
+        (folder / "runs").mkdir()
+        ready = prepare(plan, folder, work)
+        guests = [(one, one.guest(ready.arms[0], runs.PROFILED_SEED, one.cases)) for one in ready.series]
+        with work.progress.task("looking at lines", None) as task:
+            sampling.run_all(guests, work.until(None), task)
+        for one, guest in guests:
+            _, made = image.obtain(work.progress, packages=one.bench.workload.packages)
+            for name, profile in profiles.of_guest(guest, made / "root").items():
+                yield CaseLint(case=f"{one.bench.workload.name}:{name}", lines=moved_for_nothing(profile))

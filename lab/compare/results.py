@@ -22,8 +22,7 @@ from lab.kernels import architecture, compilers
 from lab.stats.multiple import Overall
 from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
 from lab.stats.whole import Whole
-from lab.workloads.file import turns_note
-from lab.workloads.spec import Case, Workload
+from lab.workloads.spec import Case, Workload, turns_note
 
 T = TypeVar("T")
 

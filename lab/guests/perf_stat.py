@@ -60,7 +60,7 @@ HARDWARE = (
     Event("iTLB-load-misses", "misses", "lower"),
 )
 SIDES = ("instructions:u", "instructions:k")
-"""The events of user and kernel mode, which `lab.compare.model_check` puts beside exact mode's counts."""
+"""The events of user and kernel mode, which `lab.compare.live` puts beside exact mode's counts."""
 
 #: Cycles during page walks. perf has these names for some processors only (tools/perf/pmu-events).
 WALKS = (

@@ -35,8 +35,7 @@ from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
 from lab.report import bisection_text, inputs, mail, plots, templates
 from lab.report.openmetrics import family, sample
-from lab.report.plots import Series
-from lab.report.svg import Chart, Scale
+from lab.report.plots import Chart, Scale, Series
 from lab.stats.defaults import THRESHOLD
 from lab.stats.verdict import percent
 

@@ -18,9 +18,9 @@ from lab.compare import explain
 from lab.compare.results import numbers
 from lab.core.git import short
 from lab.core.text import visible
-from lab.report import function_chart, plots, svg, templates, wording
+from lab.report import function_chart, plots, templates, wording
 from lab.report.inputs import StoredBisection
-from lab.report.svg import SIZE, Axis, Chart, Scale, Tick
+from lab.report.plots import SIZE, Axis, Chart, Scale, Tick
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, percent
 
@@ -257,11 +257,11 @@ class _Range:
             if chance > 0:
                 left, width = self._box(run[0].number, run[-1].number)
                 height = max(SIZE * chance, 10)
-                parts.append(svg.rect("chance", left, SIZE - height, width, height))
+                parts.append(plots.rect("chance", left, SIZE - height, width, height))
         likely = sorted((p for p in self.commits if p.chance > 0), key=lambda p: -p.chance)[:5]
         chances = ", ".join(f"{p.candidate.name} {100 * p.chance:.3g} %" for p in likely)
         label = f"chance of being the culprit, by commit: {chances or 'none for any'}"
-        return Chart(svg.picture(parts, label), [Tick(0, "100 %"), Tick(100, "0 %")])
+        return Chart(plots.picture(parts, label), [Tick(0, "100 %"), Tick(100, "0 %")])
 
     @cached_property
     def _levels(self) -> list[tuple[int, CommitStatus, float]]:
@@ -275,15 +275,15 @@ class _Range:
     def levels(self) -> Chart:
         """Every measured commit by its change against the old end."""
         axis = Axis.of([level for _, _, level in self._levels], _ROOM)
-        parts = [svg.path("zero", f"M0 {axis.at(0.0)}H{SIZE}")]
+        parts = [plots.path("zero", f"M0 {axis.at(0.0)}H{SIZE}")]
         for stand, name in CLASSES.items():
             places = [f"{self.at(number)} {axis.at(level)}" for number, each, level in self._levels if each == stand]
-            parts.append(svg.dots(f"dots of-{name}", places))
-        changes, step = svg.round_values(math.exp(axis.low) - 1, math.exp(axis.high) - 1, most=4)
-        up = [Tick(axis.at(math.log1p(x)) / 10, svg.in_percent(1 + x, step)) for x in changes]
+            parts.append(plots.dots(f"dots of-{name}", places))
+        changes, step = plots.round_values(math.exp(axis.low) - 1, math.exp(axis.high) - 1, most=4)
+        up = [Tick(axis.at(math.log1p(x)) / 10, plots.in_percent(1 + x, step)) for x in changes]
         measured = self.answer.measured
         label = f"{measured} measured commits by their change against the old end; numbers in the table"
-        return Chart(svg.picture(parts, label), up)
+        return Chart(plots.picture(parts, label), up)
 
     def marks(self) -> list[_Mark]:
         """Each step of the way, a row each."""
@@ -296,8 +296,8 @@ class _Range:
     def steps(self) -> Chart:
         """The way from one measured commit to the next."""
         steps = "; ".join(f"{p.order}. {p.candidate.name}, {self.stand(p.status)}" for p in self.path[:40])
-        way = svg.line("way", [f"{10 * mark.x:.1f} {10 * mark.y:.1f}" for mark in self.marks()])
-        return Chart(svg.picture([way], f"path taken: {steps or 'nothing between the ends was measured'}"))
+        way = plots.line("way", [f"{10 * mark.x:.1f} {10 * mark.y:.1f}" for mark in self.marks()])
+        return Chart(plots.picture([way], f"path taken: {steps or 'nothing between the ends was measured'}"))
 
     def stands(self) -> Chart:
         """Every commit by its level: measured ones are high, inferred ones low."""
@@ -306,9 +306,9 @@ class _Range:
             run = list(group)
             left, width = self._box(run[0].number, run[-1].number)
             height = SIZE if measured or stand == CommitStatus.SUSPECT else SIZE // 3
-            parts.append(svg.rect(f"stand of-{CLASSES[stand]}", left, SIZE - height, width, height))
+            parts.append(plots.rect(f"stand of-{CLASSES[stand]}", left, SIZE - height, width, height))
         counts = ", ".join(f"{count} {self.stand(stand)}" for stand, count in self.counted)
-        return Chart(svg.picture(parts, f"commits from the old end to the new one: {counts}"))
+        return Chart(plots.picture(parts, f"commits from the old end to the new one: {counts}"))
 
     # ---- the table
 

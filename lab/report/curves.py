@@ -13,9 +13,8 @@ from typing import NamedTuple
 from lab.compare.counters import Point, Timeline
 from lab.compare.results import AbResult, CaseResult
 from lab.core.text import number, plural, visible
-from lab.report import plots, svg, wording
-from lab.report.plots import Curve
-from lab.report.svg import SIZE, Axis, Chart, Tick
+from lab.report import plots, wording
+from lab.report.plots import SIZE, Axis, Chart, Curve, Tick
 from lab.stats.verdict import Outcome
 
 MOST_SEEDS = 24
@@ -82,9 +81,9 @@ class TimelineView:
         parts = []
         for arm in _ARMS:
             curves = list(self.timeline.curves[arm].values())[:MOST_SEEDS]
-            parts.append(svg.path(f"line over {arm}", "".join(_line(curve, axis, longest) for curve in curves)))
-        along = [Tick(100 * t / longest, self.meaning.along(t)) for t in svg.round_values(0.0, longest)[0]]
-        return Chart(svg.picture(parts, self.description), up, along)
+            parts.append(plots.path(f"line over {arm}", "".join(_line(curve, axis, longest) for curve in curves)))
+        along = [Tick(100 * t / longest, self.meaning.along(t)) for t in plots.round_values(0.0, longest)[0]]
+        return Chart(plots.picture(parts, self.description), up, along)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -171,7 +170,7 @@ class Sweep:
         def at(size: float) -> float:
             return round(SIZE * (0.04 + 0.92 * (math.log(size) - logs[0]) / (logs[-1] - logs[0])))
 
-        return plots.curves([Curve("base", base), Curve("test", spans)], self.line, sizes, at, (axis, svg.in_percent))
+        return plots.curves([Curve("base", base), Curve("test", spans)], self.line, sizes, at, (axis, plots.in_percent))
 
 
 def sweeps_of(result: AbResult) -> list[Sweep]:

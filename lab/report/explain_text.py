@@ -11,6 +11,7 @@ from rich.text import Text
 from lab.compare.counters import Mechanism
 from lab.compare.explain import (
     CaseExplanation,
+    CaseLint,
     Cost,
     Explanation,
     FunctionRow,
@@ -21,7 +22,6 @@ from lab.compare.explain import (
     largest_initcalls,
     total,
 )
-from lab.compare.false_sharing import CaseLint
 from lab.compare.lines import MetLine
 from lab.core import text
 from lab.core.text import aligned, columns, number, plural, visible, visible_record

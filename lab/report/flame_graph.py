@@ -13,7 +13,7 @@ from lab.compare.chains import Chains, Stack
 from lab.compare.explain import Arm, FunctionKey
 from lab.core.text import xml
 from lab.report.explain_text import change, short, unit_of
-from lab.report.svg import document, rect, text, themes
+from lab.report.plots import document, rect, text, themes
 
 _ARMS: tuple[Arm, ...] = ("base", "test")
 

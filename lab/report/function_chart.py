@@ -24,7 +24,7 @@ from lab.core.text import visible_record, xml
 from lab.kernels import architecture
 from lab.report import plots
 from lab.report.explain_text import cells, change, initcall_cells, level_cells, line_cells, short, unit_of
-from lab.report.svg import document, rect, text, themes
+from lab.report.plots import document, rect, text, themes
 from lab.stats.verdict import Outcome
 
 MOST_FUNCTIONS = MOST_LINES = 20

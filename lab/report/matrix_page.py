@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.text import visible
 from lab.guests.costs import BASES
-from lab.report import heatmap, matrix_text, svg, templates, wording
+from lab.report import heatmap, matrix_text, plots, templates, wording
 from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import distance, percent
 
@@ -47,7 +47,7 @@ def matrix(stored: StoredMatrix) -> str:
     kinds = {field.kind for field in fields}
     return templates.fill(
         "matrix.html.j2",
-        style=f"{svg.themes(light, dark)}@media print{{{light}}}",
+        style=f"{plots.themes(light, dark)}@media print{{{light}}}",
         result=result,
         heading=matrix_text.heading(result),
         tone=worst,

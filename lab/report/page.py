@@ -20,8 +20,7 @@ from lab.report import by_hand, function_chart, plots, templates, wording
 from lab.report.curves import Sweep, TimelineView, sweeps_of, sweeps_of_vcpus
 from lab.report.function_chart import Functions
 from lab.report.inputs import Comparisons, StoredComparison
-from lab.report.plots import Curve
-from lab.report.svg import Chart, Scale
+from lab.report.plots import Chart, Curve, Scale
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison
 

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from lab.core import paths
 from lab.core.text import number, visible
-from lab.report import plots, svg, wording
+from lab.report import plots, wording
 from lab.stats.verdict import percent
 
 
@@ -48,7 +48,8 @@ def _environment(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "wording": wording, "plots": plots, "number": number, "percent": percent, "Tick": svg.Tick, "Chart": svg.Chart,
+        "wording": wording, "plots": plots, "number": number, "percent": percent,
+        "Tick": plots.Tick, "Chart": plots.Chart,
     }  # fmt: skip
     environment.filters |= {"wrapped": _wrapped, "commands": commands}
     return environment

@@ -15,8 +15,7 @@ from lab.core import paths, records, toml
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.kernels.kconfig import NOTHING, Needs
-from lab.workloads.file import read
-from lab.workloads.spec import Case, Name, Text, Workload
+from lab.workloads.spec import Case, Name, Text, Workload, read
 
 FILE_NAME = "workload.toml"
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.bisection import commit_range, packages, search
+from lab.bisection import commit_range, search
 from lab.bisection.answer import Answer, load
 from lab.bisection.commit_range import Candidate
 from lab.bisection.proof import Prover
@@ -212,7 +212,7 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
 
 def test_revisions_of_a_kernel_are_the_tags_of_its_version_or_its_own() -> None:
     def revisions(version: str, spec: str = "deb:linux-image-amd64") -> list[str]:
-        return packages._revisions(Candidate(id="", title=version, spec=spec, parents=()))
+        return search._revisions(Candidate(id="", title=version, spec=spec, parents=()))
 
     assert revisions("6.1.76-1~bpo11+1") == ["debian/6.1.76-1_bpo11+1", "v6.1.76"]
     assert revisions("1:6.13~rc4-1~exp1")[1] == "v6.13-rc4"

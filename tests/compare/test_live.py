@@ -32,7 +32,7 @@ from lab.workloads import selection
 
 from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
-from .test_model_check import CountingGuests, guests
+from .test_live_model_check import CountingGuests, guests
 from .test_round_runner import Host
 
 __all__ = ["guests"]

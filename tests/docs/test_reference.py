@@ -69,7 +69,7 @@ WRITTEN = {
     "lab.guests.hardware.Machine", "lab.guests.live_machine.LiveMachine", "lab.compare.counters._File",
     "lab.kernels.architecture.Architecture", "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
     "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan", "lab.compare.estimates._Table",
-    "lab.workloads.selection._Suites", "lab.workloads.file._Limits", "lab.atlas.plan.AtlasPlan",
+    "lab.workloads.selection._Suites", "lab.workloads.spec._Limits", "lab.atlas.plan.AtlasPlan",
     "lab.guests.model_version._File",
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from lab.nightly import plan as nightly_plan
 from lab.report.bundle import contents, write
 from lab.report.bundle import replay as bundle_replay
 from lab.report.inputs import StoredComparison
-from lab.workloads import file as workload_file
+from lab.workloads import spec
 from lab.workloads.spec import Center
 
 from ..fakes.build import own_folders
@@ -87,7 +87,7 @@ def _copies(folder: Path, sources: list[Path]) -> list[Path]:
 
 def test_a_workload_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
     found = sorted(paths.data_folder("workloads").glob("*/workload.toml"))
-    explore(tally, "workload.toml", workload_file.read, _copies(tmp_path, found), TEXTS)
+    explore(tally, "workload.toml", spec.read, _copies(tmp_path, found), TEXTS)
 
 
 def test_a_machine_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:

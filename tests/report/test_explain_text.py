@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lab.compare.false_sharing import CaseLint
+from lab.compare.explain import CaseLint
 from lab.compare.lines import Access, FalseSharing
 from lab.core import text
 from lab.kernels.alternatives import CpuChoices, FeatureChoice

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from lab.report import plots
-from lab.report.plots import Series
-from lab.report.svg import SIZE, Scale
+from lab.report.plots import SIZE, Scale, Series
 from lab.stats.verdict import Comparison
 
 from ..fakes.result import SLOWER, large

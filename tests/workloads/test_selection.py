@@ -13,10 +13,10 @@ from lab.core import paths
 from lab.core.errors import UserError
 from lab.kernels.kconfig import Needs
 from lab.workloads import selection
-from lab.workloads.file import limits
+from lab.workloads.spec import limits
 
 from ..docs import blocks
-from .test_file import GOOD, folder
+from .test_spec_file import GOOD, folder
 
 
 def test_select_takes_all_or_some_cases_once_each() -> None:

@@ -9,7 +9,7 @@ from lab.kernels.kconfig import Needs
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
 
-from .test_file import GOOD
+from .test_spec_file import GOOD
 
 NEEDY = (
     GOOD.replace(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.compare import measurement, model_check, result_folders
+from lab.compare import live, measurement, result_folders
 from lab.compare.live_results import Counted, ModelCheck
 from lab.compare.plan import Plan
 from lab.compare.results import CaseResult
@@ -78,7 +78,7 @@ def counted(base: tuple[float, float], test: tuple[float, float]) -> CaseResult:
 def check(tmp_path: Path, *cases: CaseResult, text: str = WORKLOAD, progress: Progress | None = None) -> Any:
     asked: Plan = plan(write_workload(tmp_path / "mine", text))
     folder = result_folders.new_folder(tmp_path / "result")
-    return model_check.check(asked, folder, cases, quiet(progress=progress or Progress()))
+    return live.check_model(asked, folder, cases, quiet(progress=progress or Progress()))
 
 
 def test_counts_of_whole_programs_are_divided_by_the_operations_of_their_windows(
