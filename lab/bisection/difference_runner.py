@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from lab.bisection import exact_runner, suspects
 from lab.bisection.answer import Culprit, Proof
 from lab.bisection.commit_range import Candidate
-from lab.bisection.difference_search import Mix, Pending, mix_name
-from lab.bisection.difference_state import DifferenceState
+from lab.bisection.difference_search import DifferenceState, Mix, Pending, mix_name
 from lab.bisection.exact_runner import ExactRunner, Measurer, OutOfTime
 from lab.bisection.hunks import Difference
 from lab.bisection.proof import Prover

@@ -22,7 +22,7 @@ from pathlib import Path
 from lab.bisection import answer
 from lab.bisection.answer import FILE, Status
 from lab.bisection.commit_range import Candidate, History
-from lab.bisection.difference_state import DifferenceState
+from lab.bisection.difference_search import DifferenceState
 from lab.bisection.exact_state import ExactState
 from lab.bisection.hunks import Difference
 from lab.bisection.journal import Boot, Journal, Reading, Seeds, Undo, put_aside

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.atlas import assembly, columns, commits, growth, site, takeover, text
+from lab.atlas import assembly, columns, commits, site, takeover, text
 from lab.atlas import check as atlas_check
 from lab.atlas import data as atlas_data
 from lab.atlas import plan as atlas_plan
@@ -110,19 +110,19 @@ def _grow(
     wanted = atlas_plan.by_interest(atlas_plan.chosen(found, only))
     if not wanted:
         raise UserError(f"no kernel of the plan is like {' or '.join(only)}")
-    on_file = growth.read(file, place)
+    on_file = takeover.read(file, place)
     here = takeover.fingerprints(place, found, work)
     taken = takeover.take_over(on_file.atlases, place, found, here)
     for line in (*on_file.unfit, *(f"{file}: {line}" for line in taken.left)):
         click.echo(visible(line))
     there = frozenset[tuple[str, str]]() if anew else taken.sure
-    queue = growth.Queue(place=place, wanted=wanted, there=there, on_file=on_file, here=here)
+    queue = takeover.Queue(place=place, wanted=wanted, there=there, on_file=on_file, here=here)
     begun = columns.measure(place, queue.columns, work, there)
     made = assembly.assemble(place, found, taken)
     if made is None:
         click.echo(f"{file}: {queue.summary(begun)}; nothing to write yet")
         return
-    written, lines = growth.store(on_file, made, found)
+    written, lines = takeover.store(on_file, made, found)
     own = {column.id for column in taken.columns for text in place.selections if place.sheet(column, text).is_file()}
     others = len(taken.columns) - len(own)
     click.echo(

@@ -23,9 +23,8 @@ from lab.core import paths, records
 from lab.core.errors import LabError, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.history.database import Database
-from lab.history.schema import comparisons, points, samples, series
-from lab.history.schema import results as result_rows
+from lab.history.database import Database, comparisons, points, samples, series
+from lab.history.database import results as result_rows
 from lab.kernels import spec as kernel_spec
 from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Better, Comparison, Outcome
@@ -56,7 +55,7 @@ class Label(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesName:
-    """The name of a series: numbers under one name may be compared over time. See `lab.history.schema`."""
+    """The name of a series: numbers under one name may be compared over time. See `lab.history.database`."""
 
     tree: str
     branch: str

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
 from lab.guests.run import Mode
-from lab.history.schema import points, results, series
+from lab.history.database import points, results, series
 from lab.stats.verdict import Better
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lab.guests.run import Mode
 from lab.history import remember
 from lab.kernels.kernel import resolve
 from lab.kernels.trees import Tree
-from lab.nightly import measure
+from lab.nightly import tips
 from lab.nightly.context import BranchContext
 from lab.nightly.record import HARMFUL, CaseChange, CaseName, Event, EventCulprit
 from lab.stats.verdict import Outcome, distance, percent
@@ -152,10 +152,10 @@ class CulpritSearch:
             for spec in (f"{culprit}^", culprit)
         )
         branch = replace(self.branch.plan, workloads=tuple(sorted(workloads)))
-        folder = measure.begin(measure.comparison_plan(night.plan, branch, base, test, night.accelerator(mode)))
+        folder = tips.begin_comparison(tips.comparison_plan(night.plan, branch, base, test, night.accelerator(mode)))
         # In exact mode the night's budget does not count: without this comparison the event would name too many cases.
         with night.live.spend() if mode == "live" else nullcontext(night.work.until(None)) as work:
-            result = measure.finish(folder, work, database=night.plan.database)
+            result = tips.finish_comparison(folder, work, database=night.plan.database)
         counted = (Outcome.REGRESSION,) if mode == "exact" else (Outcome.REGRESSION, Outcome.UNKNOWN)
         return {(case.workload, case.case) for case in result.cases if case.verdict in counted}
 

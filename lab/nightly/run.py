@@ -22,14 +22,13 @@ from lab.guests.run import Mode
 from lab.history import index, trends
 from lab.history.database import opened
 from lab.history.index import Label
-from lab.nightly import events, measure, record, tips
+from lab.nightly import events, record, tips
 from lab.nightly.bisect import CulpritSearch
 from lab.nightly.context import BranchContext, NightContext
 from lab.nightly.events import Baseline, EventSource, SeriesStep
-from lab.nightly.measure import BrokenTip
 from lab.nightly.plan import NightlyPlan
 from lab.nightly.record import BranchNight, Night, short, started_key, tip_comparison
-from lab.nightly.tips import Tips
+from lab.nightly.tips import BrokenTip, Tips
 
 
 def today() -> str:
@@ -136,7 +135,7 @@ def _fetch(branch: BranchContext) -> Tips:
 def _measure(branch: BranchContext, line: Tips) -> None:
     """Measure the tip in exact mode, then in live mode. If live mode fails, exact mode's results stand alone."""
     night = branch.night
-    measure.build(night.plan, branch.plan, line, branch.record.tip, night.work)
+    tips.build_tip(night.plan, branch.plan, line, branch.record.tip, night.work)
     _measure_mode(branch, line, "exact")
     branch.update(missed={})
     if night.live.accelerator is not None:
@@ -185,7 +184,7 @@ def _measure_against(branch: BranchContext, line: Tips, baseline: Baseline, mode
         folder = result_folders.open_folder(started) if started else _begin(branch, line, baseline, mode)
         branch.log(f"{short(tip)} against {', '.join(baseline.names)}{' in live mode' if mode == 'live' else ''}")
         with night.spend(mode) as work:
-            result = measure.finish(folder, work, database=night.plan.database)
+            result = tips.finish_comparison(folder, work, database=night.plan.database)
     except BuildFailed as error:
         branch.note(f"{baseline.shown} does not build: {error.message}")
     except GuestFailed as error:
@@ -210,12 +209,12 @@ def _begin(branch: BranchContext, line: Tips, baseline: Baseline, mode: Mode) ->
     base, test = (
         line.arm(commit, night.plan.cc, night.work.progress) for commit in (baseline.commit, branch.record.tip)
     )
-    plan = measure.comparison_plan(night.plan, branch.plan, base, test, night.accelerator(mode))
+    plan = tips.comparison_plan(night.plan, branch.plan, base, test, night.accelerator(mode))
     label = Label(
         plan=night.plan.name, night=night.record.number, date=night.record.date, tree=branch.plan.key[0],
         branch=branch.plan.key[1], baseline=", ".join(baseline.names), trend=not branch.record.started_in(mode),
     )  # fmt: skip
-    folder = measure.begin(plan, label)
+    folder = tips.begin_comparison(plan, label)
     branch.update(
         started={**branch.record.started, started_key(baseline.commit, mode): result_folders.reference(folder)}
     )

@@ -1,20 +1,34 @@
-"""The line that a branch's tips come from: a branch of a tree, or the packages of a suite, one after the other."""
+"""Tips of a branch: of a tree's branch, or the packages of a suite, one after the other; built and compared.
+
+Each comparison is a stored result like those of `lab ab`.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from lab.bisection.commit_range import is_ancestor
-from lab.compare.plan import ArmPlan
-from lab.core.errors import HostFailed, UserError
+from lab.compare import result_folders
+from lab.compare.comparison import measure
+from lab.compare.plan import ArmPlan, Plan
+from lab.compare.request import ComparisonRequest, plan_of
+from lab.compare.results import AbResult
+from lab.core import records
+from lab.core.errors import BuildFailed, HostFailed, UserError
+from lab.core.executor import Work
 from lab.core.process import CommandFailed
 from lab.core.progress import Progress
+from lab.guests.live_machine import Accelerator
+from lab.history import remember
+from lab.history.index import LABEL, Label
 from lab.kernels import architecture, archives, trees
 from lab.kernels.archives import PackageRecord
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.kernels.trees import Tree
-from lab.nightly.plan import BranchPlan
+from lab.nightly.plan import BranchPlan, NightlyPlan
+from lab.workloads import selection
 
 
 class Tips(Protocol):
@@ -160,3 +174,62 @@ class PackageTips:
 
     def _source(self, tip: str) -> PackageRecord:
         return self._archive.labelled(tip, architecture.DEFAULT)
+
+
+class BrokenTip(Exception):
+    """The tip does not build, or its guests fail: a finding, not an error of the night."""
+
+
+def build_tip(plan: NightlyPlan, branch: BranchPlan, tips: Tips, tip: str, work: Work) -> None:
+    """Build a tip before anything is compared with it. Raises `BrokenTip` if it does not build."""
+    try:
+        needs = selection.needs_of(plan.workloads_of(branch))
+        tips.arm(tip, plan.cc, work.progress).spec.obtain(work, cc=plan.cc, needs=needs)
+    except BuildFailed as error:
+        log = f" (log: {error.log})" if error.log else ""
+        raise BrokenTip(f"it does not build: {error.message}{log}") from error
+
+
+def comparison_plan(
+    plan: NightlyPlan, branch: BranchPlan, base: ArmPlan, test: ArmPlan, accelerator: Accelerator | None
+) -> Plan:
+    """The plan of a comparison; with an accelerator, of live mode."""
+    mode: dict[str, Any] = {"mode": "exact", "metric": plan.metric, "model": plan.model, "machine": plan.machine}
+    if accelerator is not None:
+        mode = {"mode": "live", "accel": accelerator, "cpus": plan.live.cpus, "max_rounds": plan.live.rounds,
+                "iterations": plan.live.iterations}  # fmt: skip
+    asked = ComparisonRequest(
+        base=base.spec,
+        test=test.spec,
+        workload=plan.workloads_of(branch),
+        suite=plan.suite_of(branch),
+        threshold=plan.threshold,
+        first_seeds=plan.seeds,
+        max_seeds=plan.max_seeds,
+        cc=plan.cc,
+        qemu=plan.qemu,
+        guest_timeout=plan.guest_timeout_s,
+        **mode,
+    )
+    return plan_of(asked, Progress())
+
+
+def begin_comparison(plan: Plan, label: Label | None = None) -> Path:
+    """Create the folder of a comparison."""
+    folder = result_folders.new_folder(None)
+    with result_folders.claimed(folder):
+        if label is not None:
+            records.save(folder / LABEL, label)
+        result_folders.store_plan(folder, plan)
+    return folder
+
+
+def finish_comparison(folder: Path, work: Work, *, database: str | None) -> AbResult:
+    """Measure the rest of a comparison; returns its result."""
+    if result_folders.is_finished(folder):
+        return result_folders.load_result(folder)
+    with result_folders.claimed(folder):
+        plan = result_folders.load_plan(folder)
+        result = measure(plan, folder, work)
+    remember(folder, work.progress, database)
+    return result

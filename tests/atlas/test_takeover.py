@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from lab.atlas import assembly, columns, data, growth, takeover, text
+from lab.atlas import assembly, columns, data, takeover, text
 from lab.atlas import plan as atlas_plan
 from lab.atlas.columns import Place
 from lab.atlas.data import NOT_MEASURED, Atlas, Bisected, Cell
@@ -45,7 +45,7 @@ class Other:
         if atlas is not None:
             self.file.write_bytes(data.encode(atlas))
         found = found or self.found
-        on_file = growth.read(self.file, self.place)
+        on_file = takeover.read(self.file, self.place)
         return takeover.take_over(on_file.atlases, self.place, found, takeover.fingerprints(self.place, found, quiet()))
 
     def run(self, taken: TakenOver, found: list[PlannedColumn] | None = None) -> Atlas:
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_named_and_costs_its_columns(damage: str, other: Other
     records.write_atomic(other.file, records.sealed(data.encode(other.atlas)))
     FILES[damage](other.file)
     with capabilities.none():
-        on_file = growth.read(other.file, other.place)
+        on_file = takeover.read(other.file, other.place)
     if other.file.exists():
         (line,) = on_file.unfit
         assert line.startswith("nothing taken over: ") and str(other.file) in line
@@ -158,7 +158,7 @@ def test_a_damaged_file_is_named_and_costs_its_columns(damage: str, other: Other
 
 def test_an_atlas_of_another_architecture_is_named(other: Other) -> None:
     other.file.write_bytes(data.encode(replace(other.atlas, architecture="arm64")))
-    assert growth.read(other.file, other.place).unfit == (f"nothing taken over: {other.file} is of arm64",)
+    assert takeover.read(other.file, other.place).unfit == (f"nothing taken over: {other.file} is of arm64",)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from lab.kernels.places import Places
 from lab.kernels.symbols import Label, SymbolTable
 
 from ..guests import test_plugin
-from ..kernels.test_btf import SYMBOLS, made
+from ..kernels.test_places_btf import SYMBOLS, made
 
 TEXT = 0xFFFFFFFF81000000
 SLAB = 0x4000000

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from lab.history import schema, trends
+from lab.history import database, trends
 from lab.history.database import opened
 from lab.history.trends import SeriesFilter, Trend
 
@@ -15,15 +15,15 @@ def fill(path: str, *, samples: int) -> None:
     """Fill an empty database: one result a night, as many cases as it takes, a step of 5 % in the last third."""
     cases = -(-samples // (NIGHTS * SEEDS))
     with opened(path) as base, base.writing() as connection:
-        connection.execute(sa.insert(schema.results), [_result(night) for night in range(1, NIGHTS + 1)])
-        connection.execute(sa.insert(schema.series), [_series(number) for number in range(1, cases + 1)])
+        connection.execute(sa.insert(database.results), [_result(night) for night in range(1, NIGHTS + 1)])
+        connection.execute(sa.insert(database.series), [_series(number) for number in range(1, cases + 1)])
         nights = range(1, NIGHTS + 1)
         points = [_point(night, case, (case - 1) * NIGHTS + night) for case in range(1, cases + 1) for night in nights]
         for start in range(0, len(points), _ROWS):
             some = points[start : start + _ROWS]
-            connection.execute(sa.insert(schema.points), some)
+            connection.execute(sa.insert(database.points), some)
             values = [{"point": one["key"], "number": n, "value": one["first6"]} for one in some for n in range(SEEDS)]
-            connection.execute(sa.insert(schema.samples), values)
+            connection.execute(sa.insert(database.samples), values)
 
 
 def trend(path: str, case: str = "case-1") -> Trend:

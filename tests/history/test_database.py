@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from lab.core.errors import HostFailed
-from lab.history import database, index, schema, trends
+from lab.history import database, index, trends
 from lab.history.database import Database, opened
 from lab.history.trends import SeriesFilter
 
@@ -22,7 +22,7 @@ from .test_index import QUIET, content, folders, store
 __all__ = ["folders"]  # a fixture that pytest finds by its name
 
 REPOSITORY = Path(__file__).parents[2]
-RECORDED = REPOSITORY / f"tests/data/history-{schema.VERSION}.sql"
+RECORDED = REPOSITORY / f"tests/data/history-{database.VERSION}.sql"
 
 
 def make_recorded(path: Path) -> str:
@@ -38,7 +38,7 @@ def tables_of(path: Path) -> dict[str, str]:
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     connection.close()
-    return {name: re.sub(r"\s+", " ", sql).strip() for name, sql in rows if name != schema.version.name}
+    return {name: re.sub(r"\s+", " ", sql).strip() for name, sql in rows if name != database.version.name}
 
 
 def all_rows(base: Database, *tables: sa.Table) -> list[list[tuple[object, ...]]]:
@@ -56,14 +56,14 @@ def make_old(number: int = 1) -> list[str]:
         with base.writing() as connection:
             connection.execute(sa.text("ALTER TABLE results DROP COLUMN reason"))
             connection.execute(sa.text("CREATE TABLE acks (host TEXT)"))
-            connection.execute(sa.update(schema.version).values(version_num="0001"))
+            connection.execute(sa.update(database.version).values(version_num="0001"))
     return before
 
 
 def test_of_older_tables_results_are_read_anew() -> None:
     before = make_old(3)
     with opened() as base:
-        assert all_rows(base, schema.version) == [[(f"{schema.VERSION:04}",)]]
+        assert all_rows(base, database.version) == [[(f"{database.VERSION:04}",)]]
         assert "acks" not in sa.inspect(base.engine).get_table_names()
         assert index.catch_up(base, QUIET) == 3
     with opened() as base:
@@ -93,7 +93,7 @@ def test_of_two_labs_that_meet_old_tables_one_makes_the_new_ones() -> None:
     def note(table: sa.Table, *_: object, **__: object) -> None:
         made.append(table.name)
 
-    sa.event.listen(schema.samples, "after_create", note)
+    sa.event.listen(database.samples, "after_create", note)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(database, "_version", read_by_both)
@@ -103,7 +103,7 @@ def test_of_two_labs_that_meet_old_tables_one_makes_the_new_ones() -> None:
             for thread in threads:
                 thread.join()
     finally:
-        sa.event.remove(schema.samples, "after_create", note)
+        sa.event.remove(database.samples, "after_create", note)
     assert not failed and made == ["samples"]
 
 
@@ -113,7 +113,7 @@ def test_the_tables_are_those_of_their_version(tmp_path: Path) -> None:
     with opened(f"{tmp_path}/new.sqlite"):
         pass
     made, recorded = tables_of(tmp_path / "new.sqlite"), tables_of(tmp_path / "recorded.sqlite")
-    assert made == recorded, "other tables need another VERSION in lab/history/schema.py"
+    assert made == recorded, "other tables need another VERSION in lab/history/database.py"
 
 
 def test_the_recorded_database_is_used_as_it_is(tmp_path: Path) -> None:
@@ -123,16 +123,16 @@ def test_the_recorded_database_is_used_as_it_is(tmp_path: Path) -> None:
             (found,) = trends.list_series(connection, SeriesFilter(tree="linux"))
             assert (found.workload, found.points) == ("alloc-burst", 1)
         assert index.catch_up(base, QUIET) == 1
-        assert len(all_rows(base, schema.results)[0]) == 2
+        assert len(all_rows(base, database.results)[0]) == 2
 
 
 def test_a_kill_leaves_the_old_tables() -> None:
     make_old()
     lines = (
         "import os, signal, sqlalchemy",
-        "from lab.history import database, schema",
+        "from lab.history import database",
         "kill = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)",
-        "sqlalchemy.event.listen(schema.samples, 'after_create', kill)",
+        "sqlalchemy.event.listen(database.samples, 'after_create', kill)",
         "with database.opened(): pass",
     )
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=REPOSITORY, check=False)
@@ -145,13 +145,13 @@ def test_a_kill_leaves_the_old_tables() -> None:
         assert index.catch_up(base, QUIET) == 1
 
 
-@pytest.mark.parametrize("newer", [f"{schema.VERSION + 1:04}", "9999", "ae1027a6acf"])
+@pytest.mark.parametrize("newer", [f"{database.VERSION + 1:04}", "9999", "ae1027a6acf"])
 def test_a_database_of_a_newer_lab_is_left_alone(newer: str, tmp_path: Path) -> None:
     path = make_recorded(tmp_path / "newer.sqlite")
     with sqlite3.connect(tmp_path / "newer.sqlite") as connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", [newer])
     before = (tmp_path / "newer.sqlite").read_bytes()
-    wrong = f"written by another version of the lab: its tables have version {newer}, this lab's {schema.VERSION:04}"
+    wrong = f"written by another version of the lab: its tables have version {newer}, this lab's {database.VERSION:04}"
     with pytest.raises(HostFailed, match=wrong), opened(path):
         pass
     assert (tmp_path / "newer.sqlite").read_bytes() == before

@@ -14,7 +14,7 @@ from lab.compare import result_folders
 from lab.core import records, settings
 from lab.core.errors import UserError
 from lab.core.progress import Progress
-from lab.history import database, index, schema, trends
+from lab.history import database, index, trends
 from lab.history.database import Database, opened
 from lab.history.index import Label
 from lab.history.trends import SeriesFilter
@@ -55,15 +55,15 @@ def store(number: int, *, level: float = 100.0, night: int = 0, trend: bool = Tr
 def content(base: Database) -> list[str]:
     """Everything in a database, but for the keys that it chose itself."""
     with base.reading() as connection:
-        names = {row.key: str(row[1:]) for row in connection.execute(sa.select(schema.series))}
-        ids = {row.key: str(row[1:]) for row in connection.execute(sa.select(schema.results))}
+        names = {row.key: str(row[1:]) for row in connection.execute(sa.select(database.series))}
+        ids = {row.key: str(row[1:]) for row in connection.execute(sa.select(database.results))}
         points = {}
         rows = [*names.values(), *ids.values()]
-        for row in connection.execute(sa.select(schema.points)):
+        for row in connection.execute(sa.select(database.points)):
             points[row.key] = str((names[row.series], ids[row.result], *row[3:]))
         rows += points.values()
-        rows += [str((points[row.point], *row[1:])) for row in connection.execute(sa.select(schema.samples))]
-        for row in connection.execute(sa.select(schema.comparisons)):
+        rows += [str((points[row.point], *row[1:])) for row in connection.execute(sa.select(database.samples))]
+        for row in connection.execute(sa.select(database.comparisons)):
             rows.append(str((ids[row.result], names[row.series], *row[2:])))
     return sorted(rows)
 
@@ -99,7 +99,7 @@ def test_indexing_trends_and_a_rebuild() -> None:
         assert index.rebuild(base, QUIET) == 30
         with base.reading() as connection:
             assert not [one for one in trends.list_series(connection, SeriesFilter()) if one.tree == "default"]
-            assert connection.execute(sa.select(sa.func.count()).select_from(schema.samples)).scalar_one() > 0
+            assert connection.execute(sa.select(sa.func.count()).select_from(database.samples)).scalar_one() > 0
 
 
 def test_a_night_counts_once_and_baselines_do_not() -> None:
@@ -110,7 +110,7 @@ def test_a_night_counts_once_and_baselines_do_not() -> None:
         found = trend_of(base, branch="main", case="large", workload="alloc-burst")
         assert [(dot.night, dot.commit) for dot in found.points] == [(1, f"{1:040x}")]
         with base.reading() as connection:
-            assert connection.execute(sa.select(sa.func.count()).select_from(schema.comparisons)).scalar_one() > 10
+            assert connection.execute(sa.select(sa.func.count()).select_from(database.comparisons)).scalar_one() > 10
 
 
 def test_points_are_means_over_the_seeds_that_all_have() -> None:
@@ -142,7 +142,7 @@ def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with opened() as base, base.reading() as connection:
         found = trends.list_series(connection, SeriesFilter(workload="mine"))
         assert {one.case: one.points for one in found} == {"small": 2, "large": 2}
-        assert connection.execute(sa.select(schema.results.c.kind)).scalars().all() == ["matrix"]
+        assert connection.execute(sa.select(database.results.c.kind)).scalars().all() == ["matrix"]
 
 
 # ---- which database

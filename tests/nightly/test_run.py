@@ -14,8 +14,8 @@ from lab.compare.plan import ArmPlan
 from lab.history import database
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import KernelSpec
-from lab.nightly import measure, record, run
 from lab.nightly import plan as nightly_plan
+from lab.nightly import record, run, tips
 from lab.nightly.record import Event
 from lab.workloads import selection
 
@@ -309,5 +309,5 @@ def test_a_suite_stands_for_its_cases(tmp_path: Path) -> None:
     assert net == selection.suite("net").selections and fs == selection.suite("fs").selections
     assert boot == ("boot",) and [plan.suite_of(branch) for branch in plan.branch] == ["net", "fs", None]
     arm = ArmPlan(spec=KernelSpec(text="deb:x", source=DebSource(package="x", version="1")), cc="gcc")
-    made = measure.comparison_plan(plan, plan.branch[1], arm, arm, None)
+    made = tips.comparison_plan(plan, plan.branch[1], arm, arm, None)
     assert made.suite == "fs" and set(made.groups) == set(selection.suite("fs").groups)

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from lab import report
-from lab.bisection.commit_status import CommitStatus, range_commits, stretches
 from lab.cli import main
 from lab.compare import result_folders
 from lab.compare.explain import Cost
 from lab.core.errors import BuildFailed, UserError
 from lab.report import bisection_page, bisection_text, inputs, mail, markdown, wording
+from lab.report.inputs import CommitStatus, range_commits, stretches
 from lab.stats.verdict import Outcome
 
 from ..bisection.test_live_runner import Host, begin, fails, search

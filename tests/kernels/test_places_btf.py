@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.kernels import btf, places
+from lab.kernels import places
 from lab.kernels.kallsyms import ListedSymbol
 
 INT, PTR, ARRAY, STRUCT, UNION, TYPEDEF = 1, 2, 3, 4, 5, 8
 
 
-def made() -> btf.Types:
+def made() -> places.Types:
     """`struct file { atomic_t f_count; union { long u; struct path f_path; }; char tail[4]; }`."""
     text = b"\0"
     at: dict[str, int] = {"": 0}
@@ -41,7 +41,7 @@ def made() -> btf.Types:
         kind("mem_section", STRUCT, 16, [("section_mem_map", 4, 0), ("usage", 4, 8)]),  # 11
     ]
     body = b"".join(types)
-    return btf.Types(struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(body), len(body), len(text)) + body + text)
+    return places.Types(struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(body), len(body), len(text)) + body + text)
 
 
 def test_where_members_are() -> None:
@@ -52,7 +52,7 @@ def test_where_members_are() -> None:
         "f_count.counter", "u", "f_path.dentry", "+0x18", "tail[2]",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="no BTF"):
-        btf.Types(bytes(24))
+        places.Types(bytes(24))
 
 
 BASE = 0xFFFF888007A00000

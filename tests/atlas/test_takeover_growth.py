@@ -12,9 +12,9 @@ from lab.atlas import assembly, columns, data, takeover
 from lab.atlas import plan as atlas_plan
 from lab.atlas.columns import KernelFacts, Place
 from lab.atlas.data import Atlas, Cell
-from lab.atlas.growth import OnFile, Queue
 from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
+from lab.atlas.takeover import OnFile, Queue
 from lab.cli import main
 from lab.core import records
 from lab.core.errors import HostFailed
