@@ -16,7 +16,7 @@ from lab.bisection.commit_range import Candidate
 from lab.bisection.difference_search import DifferenceState, Mix, Pending, mix_name
 from lab.bisection.exact_runner import ExactRunner, Measurer, OutOfTime
 from lab.bisection.hunks import Difference
-from lab.bisection.proof import Prover
+from lab.bisection.proof import Prover, same_side
 from lab.bisection.session import DIFFERENCE, HISTORY, Session
 from lab.bisection.sources import Sources
 from lab.compare import chains, explain, result_folders
@@ -170,7 +170,7 @@ class DifferenceProver(Prover):
         except (BuildFailed, GuestFailed) as error:
             return replace(proof, not_applied=error.message)
         applied = self._comparison(result)
-        same = proof.fresh is None or _same_side(applied.ratio, proof.fresh.ratio)
+        same = proof.fresh is None or same_side(applied, proof.fresh)
         confirmed = proof.confirmed and applied.is_change and same
         note = None if confirmed else f"the older end with them changes by {percent(applied.ratio)}"
         return replace(
@@ -209,10 +209,6 @@ class DifferenceProver(Prover):
         state = self.session.state
         found = state.found if isinstance(state, DifferenceState) else None
         return next((part.mix for part in found.parts if mix_name(part.mix) == name), None) if found else None
-
-
-def _same_side(one: float | None, other: float | None) -> bool:
-    return one is None or other is None or (one > 1) == (other > 1)
 
 
 def start(session: Session, work: Work) -> DifferenceRunner:

@@ -96,7 +96,7 @@ class Prover:
         same_image = self._booted(result, "base") == self._booted(result, "test")
         functions, lines = self._explained(place / "parent", result) if fresh.is_change else ([], [])
         proof = Proof(
-            confirmed=not same_image and fresh.is_change and _same_side(fresh, change.effect),
+            confirmed=not same_image and fresh.is_change and same_side(fresh, change.effect),
             same_image=same_image,
             fresh=fresh,
             result=result.result,
@@ -104,7 +104,7 @@ class Prover:
             lines=lines,
         )
         disputed = (fresh.verdict, fresh.more_blocks) == (Outcome.UNKNOWN, None)
-        denied = same_image or disputed or fresh.verdict == Outcome.SAME or not _same_side(fresh, change.effect)
+        denied = same_image or disputed or fresh.verdict == Outcome.SAME or not same_side(fresh, change.effect)
         confidence = 0.0 if denied else 1 - fresh.p_value
         return replace(change, proof=self._with_revert(proof, culprit), confidence=confidence)
 
@@ -230,7 +230,7 @@ class Prover:
         return functions, differing(why.lines)[:_LINES]
 
 
-def _same_side(one: Comparison, other: Comparison) -> bool:
+def same_side(one: Comparison, other: Comparison) -> bool:
     """True if both changes go in the same direction."""
     return one.ratio is None or other.ratio is None or (one.ratio > 1) == (other.ratio > 1)
 

@@ -430,11 +430,6 @@ class AbResult(Record, frozen=True, kw_only=True):
         return [name for name in BESIDE if any(name in case.beside for case in self.cases)]
 
     @property
-    def compiler_note(self) -> str | None:
-        """The warning that the arms are of two compilers."""
-        return compiler_note([self.base, self.test])
-
-    @property
     def notes(self) -> list[str]:
         """Notes about the arms and the guests, each note once."""
         arms = notes_on([self.base, self.test])
