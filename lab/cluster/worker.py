@@ -83,7 +83,7 @@ class Facts(Record, frozen=True, kw_only=True):
 def local_facts(qemu: Qemu) -> Facts:
     """The facts of this machine, with one of its QEMUs."""
     try:
-        cost = plugin.digest()
+        cost = plugin.PROGRAM.digest()
     except LabError:
         cost = ""
     parameters = records.digest({name: exact.exact_machine(name) for name in architecture.names()})

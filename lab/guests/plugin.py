@@ -18,7 +18,6 @@ from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.records import DAMAGED
 from lab.guests import hardware, model_version
 from lab.guests.hardware import Machine
-from lab.kernels import compilers
 from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler, Program
 
@@ -234,24 +233,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 # --- building ---
 
 
-def digest(compiler: Compiler | None = None) -> str:
-    """Hash of the plugin's sources and the compiler's version."""
-    return PROGRAM.digest(compiler)
-
-
 def obtain(*, compiler: Compiler | None = None) -> Path:
     """The plugin for the sources as they are, built when it is not there."""
     return PROGRAM.obtain(compiler)
-
-
-def source_folder() -> Path:
-    """The folder of the plugin's sources."""
-    return PROGRAM.source
-
-
-def sources(folder: Path) -> dict[str, str]:
-    """The plugin's source files in a folder, and their digests."""
-    return compilers.source_digests(folder)
 
 
 # --- the command line ---

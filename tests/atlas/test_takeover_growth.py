@@ -20,7 +20,8 @@ from lab.core import records
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
 from lab.core.text import plural
-from lab.guests import model_version, plugin
+from lab.guests import model_version
+from lab.kernels.compilers import Program
 from lab.kernels.kernel import KernelSpec
 
 from ..fakes.guest import FakeGuests, FakeInstrument, kernel
@@ -74,7 +75,7 @@ def test_an_edit_that_changes_no_number_makes_nothing_stale(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The plugin has other sources, and the model the version that it had; here and on another machine."""
-    monkeypatch.setattr(plugin, "digest", lambda: "of sources with a comment more")
+    monkeypatch.setattr(Program, "digest", lambda _: "of sources with a comment more")
     before = data.load(lab.file).cells
     for taken in (0, 3):
         assert lab.run() == 0

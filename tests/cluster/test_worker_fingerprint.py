@@ -41,7 +41,7 @@ def test_only_those_that_carry_it_are_able() -> None:
 
 def test_this_machine_is_like_itself_and_unlike_one_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = worker.local_facts(QEMU)
-    assert whole == worker.local_facts(QEMU) and whole.plugin == plugin.digest()
+    assert whole == worker.local_facts(QEMU) and whole.plugin == plugin.PROGRAM.digest()
 
     def none(command: str = "gcc") -> None:
         raise HostFailed("the compiler gcc is not installed")

@@ -35,7 +35,7 @@ class Stored:
             (self.root / name).write_text(f"this is {name}")
         shutil.copytree(data_folder("machines") / "plugin", self.machines / "plugin")
         monkeypatch.setattr(compilers, "data_folder", lambda name: self.machines)
-        monkeypatch.setattr(plugin, "obtain", lambda: folder / plugin.digest() / plugin.NAME)
+        monkeypatch.setattr(plugin, "obtain", lambda: folder / plugin.PROGRAM.digest() / plugin.NAME)
         result_folder = result_folders.new_folder(None)
         asked = plan(write_workload(folder / "mine"), model="tlb", seeds=2, max_seeds=2)
         result_folders.store_plan(result_folder, asked)
@@ -62,10 +62,10 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stored:
 
 
 def test_an_edit_of_the_plugin_that_changes_no_number_leaves_the_environment_as_it_was(stored: Stored) -> None:
-    sources = plugin.digest()
+    sources = plugin.PROGRAM.digest()
     with (stored.machines / "plugin" / "main.c").open("a") as source:
         source.write("/* a comment */\n")
-    assert plugin.digest() != sources
+    assert plugin.PROGRAM.digest() != sources
     ready = measurement.prepare(result_folders.load_plan(stored.file.parent), stored.file.parent, quiet())
     assert ready.environment.fingerprint == stored.result.environment.fingerprint
     again = stored.replay()

@@ -24,6 +24,7 @@ from lab.guests import exact, hardware, model_version, plugin
 from lab.guests.exact import Qemu
 from lab.guests.plugin import COSTS, Instrument, Model
 from lab.guests.run import INITRD, REPORT, RunningGuests
+from lab.kernels import compilers
 from lab.kernels.architecture import of_machine
 from lab.report.bundle import archive, contents, texts
 from lab.report.bundle.contents import BundleFolder, ExpectedGuest, Guest
@@ -88,7 +89,7 @@ def _changed_environment(opened: BundleFolder, qemu: Qemu) -> list[str]:
 
 
 def _same_sources(opened: BundleFolder) -> bool:
-    mine = records.digest(plugin.sources(plugin.source_folder()))
+    mine = records.digest(compilers.source_digests(plugin.PROGRAM.source))
     return opened.bundle.plugin is not None and opened.bundle.plugin.sources == mine
 
 

@@ -298,13 +298,13 @@ def _plugin(folder: Path, plan: Plan, benches: Sequence[Bench]) -> Plugin | None
         return None
     target = folder / contents.PLUGIN
     target.mkdir()
-    for name in plugin.sources(plugin.source_folder()):
-        shutil.copyfile(plugin.source_folder() / name, target / name)
+    for name in compilers.source_digests(plugin.PROGRAM.source):
+        shutil.copyfile(plugin.PROGRAM.source / name, target / name)
     shutil.copyfile(instrument.library, target / plugin.NAME)
     machine = f"machines/{instrument.machine.name}.toml"
     (folder / "machines").mkdir()
     shutil.copyfile(hardware.path_of(plan.machine or hardware.DEFAULT), folder / machine)
-    sources = records.digest(plugin.sources(target))
+    sources = records.digest(compilers.source_digests(target))
     return Plugin(sources=sources, machine=machine, model_version=model_version.current())
 
 
