@@ -341,11 +341,6 @@ def growing(path: Path) -> Path:
     return path.with_suffix(".next.json")
 
 
-def load_growing(path: Path) -> Atlas | None:
-    """The newer atlas beside that of a file; None if there is none."""
-    return load(growing(path)) if growing(path).exists() else None
-
-
 def load(path: Path | None = None, guests: str = architecture.DEFAULT, table: str = "") -> Atlas:
     """The atlas of a file, or the lab's own for an architecture, or of one of its further tables."""
     if path is None:

@@ -43,9 +43,9 @@ _MOVED = ("after", "difference")
 def write_files(paths: Sequence[Path], output: Path) -> int:
     """Write the site of atlases on file, each with the newer one that grows beside it. Returns the files."""
     atlases = [data.load(path) for path in paths]
-    growing = {place: data.load_growing(path) for place, path in enumerate(paths)}
-    tables = [data.table_of(path) for path in paths]
-    return write(atlases, output, {place: atlas for place, atlas in growing.items() if atlas is not None}, tables)
+    newer = enumerate(data.growing(path) for path in paths)
+    growing = {place: data.load(path) for place, path in newer if path.exists()}
+    return write(atlases, output, growing, [data.table_of(path) for path in paths])
 
 
 def write(

@@ -179,14 +179,6 @@ def files_of(request: BuildRequest, work: Work) -> KernelFiles:
     )
 
 
-def warm(request: BuildRequest, work: Work) -> None:
-    """Compile a kernel in its build folder if none was there yet, even if the store has it.
-
-    The next build in that folder then compiles the changed files alone.
-    """
-    Workspace(request).warm(work)
-
-
 def files_read(request: BuildRequest, work: Work) -> set[str]:
     """The files of the source that the last build in a kernel's build folder read; one is made there if none was."""
     workspace = Workspace(request)
@@ -242,7 +234,10 @@ class Workspace:
             return store.find(store.key_of(inputs)) or self._make(inputs, resolved, work)
 
     def warm(self, work: Work) -> None:
-        """Build the kernel if the build folder has seen none."""
+        """Build the kernel if the build folder has seen none, even if the store has it.
+
+        The next build in that folder then compiles the changed files alone.
+        """
         with self._alone(work.progress):
             if not self._steps_file.exists():
                 resolved = self._resolve_kconfig(work.progress)

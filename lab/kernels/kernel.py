@@ -84,9 +84,9 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         return self._request(source, cc, needs, Work(progress=QUIET)).key
 
     def warm(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> None:
-        """Compile a tree's kernel in the build folder of the tree's next one; see `build.warm`."""
+        """Compile a tree's kernel in the build folder of the tree's next one; see `Workspace.warm`."""
         if (source := self.tree_source) is not None:
-            build.warm(self._request(source, cc, needs, work), work)
+            build.Workspace(self._request(source, cc, needs, work)).warm(work)
 
     def files_read(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> set[str]:
         """The files of the source that its build read; none if it is not built from a tree."""

@@ -26,13 +26,13 @@ FORMATS = {
         "md": "markdown:bisection",
         "mail": "mail:bisection",
         "html": "bisection_page:bisection",
-        "json": "document:bisection",
+        "json": "document:as_printed",
     },
     "matrix": {
         "text": "matrix_text:matrix",
         "md": "markdown:matrix",
         "html": "matrix_page:matrix",
-        "json": "document:matrix",
+        "json": "document:as_printed",
         "csv": "csv_rows:matrix",
     },
 }

@@ -28,13 +28,8 @@ def comparison(comparisons: Comparisons) -> str:
     return records.encode(document).decode()
 
 
-def bisection(stored: StoredBisection) -> str:
-    """The document as `lab bisect --json` printed it."""
-    return records.encode(stored.raw).decode()
-
-
-def matrix(stored: StoredMatrix) -> str:
-    """The document as `lab matrix --json` printed it."""
+def as_printed(stored: StoredBisection | StoredMatrix) -> str:
+    """The document as `lab bisect --json` or `lab matrix --json` printed it."""
     return records.encode(stored.raw).decode()
 
 

@@ -21,7 +21,7 @@ def _write(folder: Path, **more: Any) -> tuple[Path, Any]:
     one = bisection(folder / "b", **more)
     path = folder / "page.html"
     path.write_text(bisection_page.bisection(one))
-    return path, json.loads(document.bisection(one))
+    return path, json.loads(document.as_printed(one))
 
 
 @pytest.mark.smoke

@@ -22,7 +22,7 @@ def _write(folder: Path, document: MatrixResult | None = None) -> tuple[Path, An
     one = stored_matrix(folder / "m", document)
     path = folder / "page.html"
     path.write_text(matrix_page.matrix(one))
-    return path, json.loads(json_document.matrix(one))
+    return path, json.loads(json_document.as_printed(one))
 
 
 @pytest.mark.smoke

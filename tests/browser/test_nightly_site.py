@@ -48,7 +48,7 @@ def test_from_the_index_to_the_bisection_and_back(browser: Any, site: Path) -> N
     assert "Kernel comparison" in page.locator("h1").inner_text()
     page.go_back()
     page.get_by_role("link", name="The bisection, commit by commit").click()
-    answer = json.loads(document.bisection(inputs.open_bisection(result_folders.open_folder(alarm.culprit.bisection))))
+    answer = json.loads(document.as_printed(inputs.open_bisection(result_folders.open_folder(alarm.culprit.bisection))))
     require_same_bisection(opened, answer)
     assert page.locator("#commits tr.culprit").get_attribute("data-commit") == alarm.culprit.commit[:12]
     page.go_back()
