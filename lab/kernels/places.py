@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.kernels import files, kallsyms, symbols
-from lab.kernels.kallsyms import ListedSymbol
+from lab.kernels import files, symbols
+from lab.kernels.symbols import ListedSymbol
 
 _DATA = frozenset("dDbBrRvV")
 _IMAGE = 0xFFFF_FFFF_8000_0000
@@ -127,7 +127,7 @@ def of_kernel(path: Path, system_map: Path | None) -> Places:
     system_map: has the variables of a kernel that the lab builds, whose kallsyms has functions alone
     (CONFIG_KALLSYMS_ALL is not set). That of Debian's packages has one line.
     """
-    listed = kallsyms.read(files.extract_vmlinux(path)) or []
+    listed = symbols.read_kallsyms(files.extract_vmlinux(path)) or []
     if system_map is not None:
         mapped = [ListedSymbol(label.address, label.kind, label.name) for label in symbols.map_labels(system_map)]
         listed = max(listed, mapped, key=len)

@@ -9,7 +9,7 @@ import pytest
 from lab.compare.plan import MeasureOptions
 from lab.core.errors import UserError
 from lab.guests import exact
-from lab.kernels import architecture, file_source, files, kallsyms
+from lab.kernels import architecture, file_source, files, symbols
 from lab.kernels.architecture import Architecture, MachineType
 from lab.kernels.debs import DebSource
 from lab.kernels.file_source import FileSource
@@ -147,5 +147,5 @@ def test_the_base_of_symbols_that_arm64_writes_at_boot() -> None:
     at, becomes = 0x40, start + 0x10000
     entries = [(start + 0x48, 1027, becomes + 8), (start + at, 1027, becomes)]
     packed = image().ljust(0x80, b"\0") + b"".join(struct.pack("<3Q", *entry) for entry in entries)
-    assert kallsyms._relocated(packed, at) == becomes
-    assert kallsyms._relocated(packed, at + 0x10) == 0
+    assert symbols._relocated(packed, at) == becomes
+    assert symbols._relocated(packed, at + 0x10) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.kernels import places
-from lab.kernels.kallsyms import ListedSymbol
+from lab.kernels.symbols import ListedSymbol
 
 INT, PTR, ARRAY, STRUCT, UNION, TYPEDEF = 1, 2, 3, 4, 5, 8
 
@@ -105,7 +105,7 @@ def test_a_kernel_that_lists_functions_alone_has_its_variables_from_its_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places.files, "extract_vmlinux", lambda path: path)
-    monkeypatch.setattr(places.kallsyms, "read", lambda _: [ListedSymbol(0xFFFFFFFF81000000, "T", "fput")])
+    monkeypatch.setattr(places.symbols, "read_kallsyms", lambda _: [ListedSymbol(0xFFFFFFFF81000000, "T", "fput")])
     kernel = tmp_path / "vmlinux"
     kernel.write_bytes(b"no ELF file")
     system_map = tmp_path / "System.map"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.core.errors import UserError
-from lab.kernels import kallsyms, symbols
+from lab.kernels import symbols
 from lab.kernels.symbols import Symbol, SymbolTable
 
 from ..fakes.kernel_image import damaged_elf
@@ -208,7 +208,7 @@ NOISE = (
 def test_kallsyms_of_any_layout(new: bool, percpu: bool, seqs: bool, count: int) -> None:
     names = names_of_a_kernel(count, percpu=percpu)
     image = _pad(b"\x7fELF" + NOISE) + encode_kallsyms(names, new=new, percpu=percpu, seqs=seqs) + NOISE
-    assert kallsyms.read(image) == [(at, name[0], name[1:]) for at, name in names]
+    assert symbols.read_kallsyms(image) == [(at, name[0], name[1:]) for at, name in names]
 
 
 @pytest.mark.parametrize("shift", [0, 4])
@@ -216,25 +216,25 @@ def test_kallsyms_of_any_layout(new: bool, percpu: bool, seqs: bool, count: int)
 def test_kallsyms_of_7_0(shift: int, count: int) -> None:
     names = names_of_a_kernel(count, percpu=False)
     image = encode_kernel_7(names, shift)
-    assert kallsyms.read(image) == [(at, name[0], name[1:]) for at, name in names]
-    assert kallsyms.read(image[64:]) is None  # offsets say nothing without the address of the table
+    assert symbols.read_kallsyms(image) == [(at, name[0], name[1:]) for at, name in names]
+    assert symbols.read_kallsyms(image[64:]) is None  # offsets say nothing without the address of the table
     unsorted = [*names[:2], names[-1], *names[2:]]
-    assert kallsyms.read(encode_kernel_7(unsorted, shift)) is None
+    assert symbols.read_kallsyms(encode_kernel_7(unsorted, shift)) is None
 
 
 def test_no_kallsyms() -> None:
     names = names_of_a_kernel(300, percpu=True)
     image = encode_kallsyms(names, new=True, percpu=True)
-    assert kallsyms.read(b"") is None
-    assert kallsyms.read(NOISE) is None
+    assert symbols.read_kallsyms(b"") is None
+    assert symbols.read_kallsyms(NOISE) is None
     for end in range(0, len(image) - 1000, 97):
-        assert kallsyms.read(image[:end]) is None, end
+        assert symbols.read_kallsyms(image[:end]) is None, end
     unsorted = [*names[:50], names[60], *names[50:]]
-    assert kallsyms.read(encode_kallsyms(unsorted, new=True, percpu=True)) is None
+    assert symbols.read_kallsyms(encode_kallsyms(unsorted, new=True, percpu=True)) is None
     for damage in range(0, 3000, 101):
         broken = bytearray(image)
         broken[damage] ^= 0xFF
-        kallsyms.read(bytes(broken))  # whatever it says, it ends
+        symbols.read_kallsyms(bytes(broken))  # whatever it says, it ends
 
 
 def test_kernel_symbols_takes_the_best(tmp_path: Path) -> None:
