@@ -136,6 +136,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+def test_equal_arms_begin_with_three_seeds_and_others_with_six() -> None:
+    asked = plan("mine", max_seeds=24)
+    assert (asked.seed_range(three_decide=True), asked.seed_range(three_decide=False)) == ((3, 24), (6, 24))
+    assert plan("mine", max_seeds=2).seed_range(three_decide=True) == (2, 6)
+    assert plan("mine", seeds=2, fixed_seeds=True).seed_range(three_decide=True) == (2, 2)
+
+
 def test_the_budget_is_kept_and_what_is_known_is_judged(start: Start, clock: Clock) -> None:
     def slow(arm: str, seed: int, case: str) -> float:
         clock.now += 0.04
