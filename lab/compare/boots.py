@@ -16,10 +16,11 @@ from lab.compare import runs
 from lab.core import paths, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
-from lab.guests import channel, file_systems, live_machine, output, perf_stat, run
+from lab.guests import channel, file_systems, live_machine, output, perf_record, perf_stat, run
 from lab.guests.channel import GuestReport
 from lab.guests.live_machine import LiveGuest, live_parameters
-from lab.guests.perf_stat import Event, PerfSummary, Profile
+from lab.guests.perf_record import Profile
+from lab.guests.perf_stat import Event, PerfSummary
 from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
 from lab.kernels.architecture import MachineType
@@ -223,7 +224,7 @@ def _take_profiles(report: GuestReport) -> dict[str, Profile]:
     """Move perf's profiles out of the stderr of each case."""
     profiles = {}
     for outcome in report.cases:
-        profile, outcome.stderr = perf_stat.read_profile(outcome.stderr)
+        profile, outcome.stderr = perf_record.read(outcome.stderr)
         if profile is not None:
             profiles[outcome.name] = profile
     return profiles
@@ -245,7 +246,7 @@ def _initrd(setup: GuestSetup, arm: Arm, job: Job) -> bytes:
 def _command(setup: GuestSetup, case: Case) -> list[str]:
     command = setup.workload.command(case)
     if setup.profiled:
-        return perf_stat.wrap_sampled(command)
+        return perf_record.wrap(command)
     return perf_stat.wrap(command, setup.perf) if setup.perf else command
 
 

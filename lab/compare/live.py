@@ -28,8 +28,8 @@ from lab.core.errors import GuestFailed, GuestFailure, HostFailed, LabError
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.core.records import Record
-from lab.guests import hardware, host, live_machine, perf_stat
-from lab.guests.perf_stat import Difference, Profile
+from lab.guests import hardware, host, live_machine, perf_record, perf_stat
+from lab.guests.perf_record import Difference, Profile
 from lab.guests.plugin import Brackets
 from lab.guests.run import Arm, RunningGuests
 from lab.stats import multiple
@@ -341,7 +341,7 @@ def _profiles(guests: LiveGuests, progress: Progress) -> dict[str, Difference]:
                     of_case = profiles.setdefault(f"{workload.name}:{case.name}", {})
                     of_case |= {arm.name: record.profiles[case.name]} if case.name in record.profiles else {}
     both = {case: arms for case, arms in profiles.items() if case not in lost}
-    return {case: perf_stat.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
+    return {case: perf_record.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
 
 
 def _planned_rounds(plan: LivePlan, rounds: Rounds) -> int | None:

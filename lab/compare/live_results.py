@@ -11,7 +11,8 @@ from lab.compare.rounds import Covariate, Sampling
 from lab.core.records import Record
 from lab.guests.host import HostFact, RoundHost
 from lab.guests.live_machine import Accelerator
-from lab.guests.perf_stat import Difference, PerfSummary
+from lab.guests.perf_record import Difference
+from lab.guests.perf_stat import PerfSummary
 from lab.guests.topology import CpuSet, Shape
 
 RoundState = Literal["kept", "disturbed", "repeated", "died"]

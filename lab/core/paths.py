@@ -7,17 +7,15 @@ results) would be missed; cache (kernels, images, downloads, build folders) can 
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import shutil
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
 
-from lab.core.errors import DiskFull, HostFailed, UserError
+from lab.core.errors import DiskFull, HostFailed
 
 DATA_FOLDERS = ("ansible", "atlas", "bisect", "images", "kernels", "machines", "reports", "workloads")
 
@@ -99,23 +97,3 @@ def require_space(folder: Path, least: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < least:
         raise DiskFull(f"{folder}: {free >> 20} MiB free, {what} needs {least >> 20} MiB", hint=_HINT)
-
-
-def unpacked(path: Path, most: int) -> bytes:
-    """The content of a file that a user names: unpacked if gzip packed it, UTF-8 if PowerShell's `>` wrote UTF-16.
-
-    `UserError` for more bytes than `most`.
-    """
-    try:
-        with path.open("rb") as stream:
-            packed = stream.peek(2)[:2] == b"\x1f\x8b"
-            data = (gzip.GzipFile(fileobj=stream) if packed else stream).read(most + 1)
-        if data[:2] == b"\xff\xfe":
-            data = data.decode("utf-16").encode()
-    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > most:
-        raise UserError(f"{path} is larger than the {most:,} bytes that such a file may have")
-    return data.removeprefix(b"\xef\xbb\xbf")

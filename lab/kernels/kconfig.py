@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from lab.core import paths, records
 from lab.core.errors import UserError
-from lab.core.paths import data_folder, unpacked
+from lab.core.paths import data_folder
+from lab.core.user_files import unpacked
 from lab.kernels import architecture
 
 _LINE = re.compile(r"(CONFIG_\w+)=(.+)")

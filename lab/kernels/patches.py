@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from lab.core import git, paths, process, settings
 from lab.core.errors import UserError
-from lab.core.paths import unpacked
 from lab.core.process import CommandFailed
 from lab.core.text import listed
+from lab.core.user_files import unpacked
 
 _NAMES = (".patch", ".diff", ".mbox", ".mbx", ".eml", ".patch.gz", ".mbox.gz")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.guests import perf_stat
+from lab.guests import perf_record, perf_stat
 from lab.guests.initrd import BUSYBOX
-from lab.guests.perf_stat import Profile, Symbol
+from lab.guests.perf_record import Profile, Symbol
 
 RECORDED = (Path(__file__).parents[1] / "data" / "perf-report-6.1.txt").read_text().splitlines()
 
@@ -27,7 +27,7 @@ def profile(event: str = "cycles", **samples: int) -> Profile:
 
 
 def test_what_perf_reported_on_a_machine_without_a_pmu() -> None:
-    profile, rest = perf_stat.read_profile(["mine", "lab-perf-report", *RECORDED, "lab-perf-report-end", "mine, too"])
+    profile, rest = perf_record.read(["mine", "lab-perf-report", *RECORDED, "lab-perf-report-end", "mine, too"])
     assert rest == ["mine", "mine, too"]
     assert profile is not None and profile.event == "cpu-clock", "cycles were asked for"
     first, second, *_ = profile.symbols
@@ -42,7 +42,7 @@ def test_what_perf_reported_on_a_machine_without_a_pmu() -> None:
     "lines", [[], ["Error:", "The /perf.data data has no samples!"], ["# Samples: 0  of event 'cycles'"]]
 )
 def test_without_samples_there_is_no_profile(lines: list[str]) -> None:
-    assert perf_stat.read_profile(["lab-perf-report", *lines, "lab-perf-report-end", "x"]) == (None, ["x"])
+    assert perf_record.read(["lab-perf-report", *lines, "lab-perf-report-end", "x"]) == (None, ["x"])
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
@@ -58,7 +58,7 @@ def test_the_status_is_the_programs(tmp_path: Path, script: str, status: int) ->
     shell.chmod(0o755)
     words = [
         word.replace(perf_stat.PERF, str(perf)).replace(BUSYBOX, str(shell))
-        for word in perf_stat.wrap_sampled(["sh", "-c", script])
+        for word in perf_record.wrap(["sh", "-c", script])
     ]
     done = subprocess.run(words, check=False, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert done.returncode == status
@@ -71,7 +71,7 @@ def test_the_status_is_the_programs(tmp_path: Path, script: str, status: int) ->
 
 def test_what_moved_most_comes_first() -> None:
     base, test = profile(clear=400, fault=300, rest=300), profile(clear=600, fault=300, new=100)
-    found = perf_stat.difference(base, test)
+    found = perf_record.difference(base, test)
     assert [(one.name, one.base_share, one.test_share) for one in found.symbols] == [
         ("rest", 0.3, 0.0), ("clear", 0.4, 0.6), ("new", 0.0, 0.1), ("fault", 0.3, 0.3),
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def test_what_moved_most_comes_first() -> None:
 
 
 def test_what_sampling_alone_can_do_is_no_difference() -> None:
-    found = perf_stat.difference(profile(clear=40, rest=60), profile(clear=50, rest=50))
+    found = perf_record.difference(profile(clear=40, rest=60), profile(clear=50, rest=50))
     assert [one.name for one in found.symbols] == ["clear", "rest"], "it is kept"
     assert str(found).endswith("no function moved beyond the noise of sampling")
 
@@ -94,12 +94,12 @@ def test_code_without_symbols_is_one_for_each_file() -> None:
     one = Profile(
         event="cycles", symbols=[Symbol(name=f"0x{n:016x}", place="dash", period=5, samples=1) for n in range(4)]
     )
-    (found,) = perf_stat.difference(one, one).symbols
+    (found,) = perf_record.difference(one, one).symbols
     assert (found.name, found.place, found.base, found.base_share) == ("[no symbol]", "dash", 20, 1.0)
 
 
 def test_arms_that_were_sampled_differently_are_not_compared() -> None:
-    found = perf_stat.difference(profile("cycles", a=5), profile("cpu-clock", a=5))
+    found = perf_record.difference(profile("cycles", a=5), profile("cpu-clock", a=5))
     assert found.symbols == [] and "different events" in str(found)
-    assert str(perf_stat.difference(None, profile(a=5))) == "perf took no samples: the case is too short for it"
-    assert perf_stat.difference(None, None).samples == (0, 0)
+    assert str(perf_record.difference(None, profile(a=5))) == "perf took no samples: the case is too short for it"
+    assert perf_record.difference(None, None).samples == (0, 0)
