@@ -1,7 +1,7 @@
 """A duet under KVM: both arms at once, each on its CPU.
 
-QEMU's emulation of KVM runs two guests at once in about half of its machines, and each of these guests alone in all.
-So no commit asks for this file.
+Two guests at once came up in two of five machines of QEMU's emulation, and each of these guests alone in all. So no
+commit asks for this file.
 """
 
 import json
