@@ -1,8 +1,8 @@
 """Atlases on file, from any machine: cells that are taken over, stale columns, and the newer atlas in its place.
 
-Guests here would give the same numbers again: they are of the same model version, cases and seeds, from guests with the
-same fingerprint as here. A package is the same kernel everywhere. Another spec can name another kernel here: its
-numbers stay as the file has them, until this machine has measured its own.
+Guests here would give the numbers of a cell that is taken over again: it is of the same model version, cases and seeds,
+from guests with the same fingerprint as here. A package is the same kernel everywhere. Another spec can name another
+kernel here: its numbers stay as the file has them, until this machine has measured its own.
 
 OUTPUT/ARCHITECTURE.json is the last complete atlas. A newer atlas that lacks some of its numbers, as that of a new
 model version does at first, grows beside it in OUTPUT/ARCHITECTURE.next.json.

@@ -190,7 +190,10 @@ def test_workers_that_would_give_other_numbers_are_left_out(bisector: Bisector, 
         (["--cluster", "tcp://127.0.0.1:1", "--share", "nonsense://x"], "--share nonsense://x"),
         (["--cluster", "nonsense", "--share", "/net/lab"], "missing port number in address 'nonsense'"),
         (["--cluster", "http://x:1", "--share", "/net/lab"], "unknown address scheme 'http'"),
-        (["--cluster", "tcp://127.0.0.1:1", "--share", "/net/lab", "--mode", "live"], "live mode measures on this h"),
+        (
+            ["--cluster", "tcp://127.0.0.1:1", "--share", "/net/lab", "--mode", "live"],
+            "live mode measures on this host",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(

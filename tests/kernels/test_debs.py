@@ -146,12 +146,20 @@ def test_without_a_network_the_lists_are_those_of_before(apt: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("body", "message", "hint"),
     [
-        ("5.10", "no cloud-amd64 kernel of version 5.10 in any suite of Debian", "kernels of 6.1, 6.12, 6.16, 7.2, 7"),
+        (
+            "5.10",
+            "no cloud-amd64 kernel of version 5.10 in any suite of Debian",
+            "kernels of 6.1, 6.12, 6.16, 7.2, 7.3",
+        ),
         ("trixie/7.2", "of version 7.2 in trixie", "it is in trixie-backports; there are kernels of 6.12"),
         ("trixy/6.12", "no suite called trixy", "did you mean trixie?"),
         ("trixie-backports", "no package called trixie-backports", "write deb:trixie-backports/VERSION"),
         ("trixie/", "deb:trixie/ names no kernel", "deb:trixie-backports/7.2"),
-        ("linux-image-7.3.5+deb13-cloud-amd64", "no package called linux-image-7.3.5", "mean deb:linux-image-7.3.4+"),
+        (
+            "linux-image-7.3.5+deb13-cloud-amd64",
+            "no package called linux-image-7.3.5",
+            "did you mean deb:linux-image-7.3.4+deb13-cloud-amd64",
+        ),
         ("trixie/linux-image-7.3.4+deb13-cloud-amd64", "no package called linux-image-7.3.4", "did you mean"),
         ("--help", "no package called --help", "give a version (deb:6.12) or a linux-image package"),
         ("x; touch y", "no package called x; touch y", "give a version"),
