@@ -197,7 +197,7 @@ def open_folder(lab: Lab) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def qemu_of_turns(lab: Lab) -> None:
     """A QEMU that can end turns of vCPUs, which the lab unpacks if the host's own cannot."""
     done = lab.run("doctor", "--install", "--json")

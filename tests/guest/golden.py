@@ -1,7 +1,8 @@
 """The golden table: small measurements that change only when numbers do, so that the version of the model is raised.
 
-Half of it is programs counted by hand (`probe.c`), whose windows have no kernel code: they depend on the lab alone. The
-other half is cases on a package, which depend on the kernel, on QEMU and on the compiler, too.
+The part `probe` is programs counted by hand (`probe.c`), whose windows have no kernel code: they depend on the lab
+alone. `package` is cases on a package, which depend on the kernel, on QEMU and on the compiler, too; `contended` is
+cases on several vCPUs, which another QEMU runs.
 """
 
 import json
@@ -11,7 +12,7 @@ from lab.core import records
 from lab.core.records import Record
 
 PATH = Path(__file__).with_suffix(".json")
-HALVES = ("probe", "package")
+PARTS = ("probe", "package", "contended")
 HINT = "if that is meant, raise the version in machines/model.toml with the reason, and run `make golden`"
 
 Numbers = dict[str, float]
@@ -19,12 +20,13 @@ Cells = dict[str, Numbers]
 
 
 class Table(Record, frozen=True, kw_only=True):
-    """`golden.json`: numbers by cell. surroundings: what those on the package depend on besides the lab."""
+    """`golden.json`: numbers by cell. surroundings: those of a part that depends on more than the lab."""
 
     version: int
-    surroundings: dict[str, str]
+    surroundings: dict[str, dict[str, str]]
     probe: Cells
     package: Cells
+    contended: Cells
 
 
 def load() -> Table:
@@ -43,11 +45,11 @@ def changed(recorded: Cells, measured: Cells) -> list[str]:
     return lines
 
 
-def complaint(table: Table, version: int, half: str, measured: Cells) -> str:
-    """The reason why a half of the table fails; empty if it holds. version: the current one."""
+def complaint(table: Table, version: int, part: str, measured: Cells) -> str:
+    """The reason why a part of the table fails; empty if it holds. version: the current one."""
     if table.version != version:
         return f"golden.json is of model version {table.version}, and this is {version}: run `make golden`"
-    recorded: Cells = getattr(table, half)
+    recorded: Cells = getattr(table, part)
     if lines := changed(recorded, measured):
         return "\n".join([f"numbers changed, and the model version did not ({version}):", *lines, HINT])
     if others := sorted(recorded.keys() ^ measured.keys()):
@@ -61,18 +63,21 @@ def record(table: Table, before: Table | None) -> None:
     Numbers that changed are refused unless the version is another, or what is around them.
     """
     if before and before.version == table.version:
-        lines = changed(before.probe, table.probe)
-        if not moved(before, table.surroundings):
-            lines += changed(before.package, table.package)
+        lines = []
+        for part in PARTS:
+            if not moved(before, part, table.surroundings.get(part, {})):
+                lines += changed(getattr(before, part), getattr(table, part))
         assert not lines, "\n".join([f"numbers changed: raise the version ({table.version}) first", *lines])
-    parts = [f'"version": {table.version}', f'"surroundings": {json.dumps(table.surroundings)}']
-    for half in HALVES:
-        rows = [f"{json.dumps(cell)}: {json.dumps(numbers)}" for cell, numbers in sorted(getattr(table, half).items())]
-        parts.append(f'"{half}": {{\n' + ",\n".join(rows) + "\n}")
-    PATH.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    blocks = [f'"version": {table.version}', f'"surroundings": {json.dumps(table.surroundings)}']
+    for part in PARTS:
+        rows = [f"{json.dumps(cell)}: {json.dumps(numbers)}" for cell, numbers in sorted(getattr(table, part).items())]
+        blocks.append(f'"{part}": {{\n' + ",\n".join(rows) + "\n}")
+    PATH.write_text("{\n" + ",\n".join(blocks) + "\n}\n")
 
 
-def moved(table: Table, surroundings: dict[str, str]) -> str:
-    """The surroundings that differ, by name, so that the package's half cannot be compared; empty if none does."""
-    differing = [name for name in surroundings if table.surroundings.get(name) != surroundings[name]]
-    return ", ".join(f"{name} {table.surroundings.get(name)} then, {surroundings[name]} here" for name in differing)
+def moved(table: Table, part: str, around: dict[str, str]) -> str:
+    """The surroundings of a part that differ, by name, so that it cannot be compared; empty if none does."""
+    then = table.surroundings.get(part, {})
+    return ", ".join(
+        f"{name} {then.get(name)} then, {around[name]} here" for name in around if then.get(name) != around[name]
+    )

@@ -19,7 +19,7 @@ from . import golden, probe
 from .conftest import NEW, Lab
 from .golden import Cells, Table
 
-pytestmark = [pytest.mark.guest, pytest.mark.smoke]
+pytestmark = pytest.mark.guest
 
 PROBE = {
     Model.COUNT: ("loads 64 3", "strings 777 5", "strings 8192 3", "chase 8", "classes 40"),
@@ -33,6 +33,7 @@ METRICS = (
     "cycles_per_op", "kernel_cycles_p50", "kernel_instructions", "user_instructions", "loads", "stores", "dtlb_misses",
     "itlb_misses",
 )  # fmt: skip
+CONTENDED = (*METRICS, "moved_lines", "contended_atomics", "queue_cycles")
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,14 @@ def of_probe(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Cells:
     return cells
 
 
+def cells_of(document: Any, metrics: tuple[str, ...]) -> Cells:
+    """The cells of a matrix, by case and arm."""
+    return {
+        f"{cell['workload']}:{cell['case']} {cell['arm']}": {name: cell["means"][name] for name in metrics}
+        for cell in document["cells"]
+    }
+
+
 @pytest.fixture(scope="module")
 def document(lab: Lab) -> Any:
     """The cases on the package, in guests with and without huge pages."""
@@ -59,17 +68,14 @@ def document(lab: Lab) -> Any:
 
 
 @pytest.fixture(scope="module")
-def of_package(document: Any) -> Cells:
-    """The cells of cases on the package."""
-    return {
-        f"{cell['workload']}:{cell['case']} {cell['arm']}": {name: cell["means"][name] for name in METRICS}
-        for cell in document["cells"]
-    }
+def contended(lab: Lab, qemu_of_turns: None) -> Any:
+    """Cases on several vCPUs, under the QEMU that these need."""
+    return lab.json("matrix", "--kernel", NEW, "--set", "thp=always,never", "--seeds", "1",
+                    "-w", "contention@4:fault-t,fstat")  # fmt: skip
 
 
-@pytest.fixture(scope="module")
 def surroundings(document: Any) -> dict[str, str]:
-    """The kernel, QEMU and toolchain that the package's cells depend on besides the lab."""
+    """The kernel, QEMU and toolchain that a document's cells depend on besides the lab."""
     compiler = compilers.identify()
     return {
         "kernel": document["arms"][0]["arm"]["release"],
@@ -84,19 +90,36 @@ def _recorded(request: pytest.FixtureRequest) -> None:
     """Record the table before it is compared, if that was asked for."""
     if "LAB_GOLDEN_RECORD" not in os.environ:
         return
-    probed, packaged, around = map(request.getfixturevalue, ("of_probe", "of_package", "surroundings"))
-    table = Table(version=model_version.current(), surroundings=around, probe=probed, package=packaged)
+    probed, document, contended = map(request.getfixturevalue, ("of_probe", "document", "contended"))
+    table = Table(
+        version=model_version.current(),
+        surroundings={"package": surroundings(document), "contended": surroundings(contended)},
+        probe=probed,
+        package=cells_of(document, METRICS),
+        contended=cells_of(contended, CONTENDED),
+    )
     golden.record(table, golden.load() if golden.PATH.exists() else None)
 
 
+@pytest.mark.smoke
 def test_programs_counted_by_hand_have_the_numbers_of_the_table(of_probe: Cells) -> None:
     why = golden.complaint(golden.load(), model_version.current(), "probe", of_probe)
     assert not why, why
 
 
-def test_cases_on_a_package_have_the_numbers_of_the_table(of_package: Cells, surroundings: dict[str, str]) -> None:
+@pytest.mark.smoke
+def test_cases_on_a_package_have_the_numbers_of_the_table(document: Any) -> None:
+    compare("package", surroundings(document), cells_of(document, METRICS))
+
+
+def test_cases_on_several_vcpus_have_the_numbers_of_the_table(contended: Any) -> None:
+    compare("contended", surroundings(contended), cells_of(contended, CONTENDED))
+
+
+def compare(part: str, around: dict[str, str], measured: Cells) -> None:
+    """Compare a part of the table that depends on its surroundings, where these are the recorded ones."""
     table = golden.load()
-    if moved := golden.moved(table, surroundings):
+    if moved := golden.moved(table, part, around):
         pytest.skip(f"the table's numbers are of another environment: {moved}")
-    why = golden.complaint(table, model_version.current(), "package", of_package)
+    why = golden.complaint(table, model_version.current(), part, measured)
     assert not why, why
