@@ -346,10 +346,11 @@ def load(path: Path | None = None, guests: str = architecture.DEFAULT, table: st
     if path is None:
         path = folder() / table / f"{guests}.json"
         if not path.is_file():
-            there = "".join(f", there is {one.stem}" for one in shipped() if table_of(one) == table)
+            there = [one.stem for one in shipped() if table_of(one) == table]
+            measure = f"measure one: `lab atlas run --arch {guests} --output DIR`, then give --data DIR/{guests}.json"
             raise UserError(
-                f"no atlas of {guests} comes with this version{there}",
-                hint=f"measure one: `lab atlas run --arch {guests} --output DIR`, then give --data DIR/{guests}.json",
+                f"no atlas of {guests} comes with this version" + "".join(f", there is {name}" for name in there),
+                hint=f"give --arch {there[0]}" if table and there else measure,
             )
     try:
         return records.decode(records.bounded(path).read_bytes(), Atlas)

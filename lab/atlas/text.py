@@ -14,13 +14,14 @@ from lab.atlas.judgement import Change, Judgement
 from lab.core import records
 from lab.core.text import columns, number, plural, visible, visible_lines, wrapped
 from lab.guests import model_version
+from lab.kernels import architecture
 from lab.report.matrix_text import SIGNS, STYLES
 from lab.stats.verdict import Outcome, percent
 
 _RIGHT = (3, 4, 5, 6)
 
-_NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
 _NO_PROFILES = "functions not known: without a cost model there are no profiles"
+_NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
 """For a step from or to a column of another atlas that did not have it."""
 
 
@@ -122,10 +123,11 @@ def about(atlas: Atlas) -> str:
     """The origin of an atlas's numbers, in a line."""
     made = "SYNTHETIC, made up for tests; " if atlas.synthetic else ""
     model = atlas.environment.get("model", "none")
+    said = "" if model == "none" else f", {architecture.experiment(model)}"
     return (
         f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
         f"measured {atlas.measured[:10]}, "
-        f"{plural(atlas.seeds, 'seed')}; costs of one operation{f', {model}' if model != 'none' else ''}, "
+        f"{plural(atlas.seeds, 'seed')}; costs of one operation{said}, "
         f"model version {atlas.model_version}"
     )
 

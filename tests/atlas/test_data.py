@@ -98,6 +98,12 @@ def test_without_an_atlas_there_is_a_line_and_the_way_to_one(
             "lab: no atlas of x86_64 comes with this version; measure one: `lab atlas run --arch x86_64 --output DIR`, "
             "then give --data DIR/x86_64.json"
         )
+    (tmp_path / "arms.toml").touch()
+    (tmp_path / "arms").mkdir()
+    (tmp_path / "arms" / "arm64.json").touch()
+    assert main.run(["atlas", "show", "fork-exit", "--table", "arms"]) == 2
+    said = capsys.readouterr().err
+    assert said == "lab: no atlas of x86_64 comes with this version, there is arm64; give --arch arm64\n"
 
 
 def test_kernels_and_cases_are_found_by_parts_of_their_names(atlas: Atlas) -> None:
@@ -168,6 +174,12 @@ def test_a_case_is_shown_with_its_step_and_its_reason(atlas: Atlas) -> None:
     assert "step 6.4.1-1 to 6.5.1-1 (2026-01-05): +20." in shown and "do_it +50 cycles: 100 % of +50" in shown
     assert 'published: 0123456789ab ("a change")' in shown and "SYNTHETIC" in shown
     assert "panic: it did not boot" in plain(lambda width: text.case(Judgement(atlas), atlas.case("case-2"), width))
+
+
+def test_cycles_of_an_experimental_machine_are_called_so(atlas: Atlas) -> None:
+    for model, said in (("tlb zen4 v5", "zen4 v5, m"), ("tlb neoverse-n1 v5", "neoverse-n1 v5, experimental, m")):
+        assert said in text.about(msgspec.structs.replace(atlas, environment={"model": model}))
+    assert "experimental" not in text.about(atlas)
 
 
 def test_a_pair_of_two_builders_says_so(atlas: Atlas) -> None:
