@@ -34,11 +34,14 @@ from lab.stats import whole
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
 from lab.stats.verdict import Comparison, Outcome, beside_count, beside_strings, compare_metric, percent, primary_of
 from lab.stats.verdict import Metric as Compared
-from lab.stats.whole import FAR, FEW, MAD_TO_SD, Whole
+from lab.stats.whole import FEW, MAD_TO_SD, Whole
 from lab.workloads.spec import WINDOWS_MAX, Case, Metric, Workload
 
 Loss = Literal["all", "arm", "case"]
 """The loss by a case that fails: all measuring, the case in the arm that it failed in, or the case in every arm."""
+
+FAR = 6
+"""Robust standard deviations from the median beyond which the change of a seed is not that of the others."""
 
 
 @dataclass(kw_only=True)
