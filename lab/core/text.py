@@ -57,13 +57,13 @@ def visible_lines(text: str) -> str:
 
 
 def visible_record(record: R) -> R:
-    """A record with all of its strings made visible, also inside lists, dicts and inner records."""
+    """A record with all of its strings made visible, also inside lists, dicts and inner records; tabs as spaces."""
     return convert(_mapped(msgspec.to_builtins(record)), type(record))
 
 
 def _mapped(value: Any) -> Any:
     if isinstance(value, str):
-        return visible(value)
+        return visible(value.expandtabs())
     if isinstance(value, dict):
         return {visible(key): _mapped(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

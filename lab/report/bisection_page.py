@@ -171,7 +171,7 @@ def _change(stored: StoredBisection, change: Culprit, name: str) -> dict[str, An
         "suspects": [(short(one), titles.get(one, ""), _why(stored.answer, change, one)) for one in suspects],
         "left_out": len(change.suspects) - len(suspects),
         "against": _against(stored.answer, change),
-        "diff": "\n".join(wording.diff(change.hunks)) if change.hunks else "",
+        "diff": "\n".join(change.hunks.diff) if change.hunks else "",
     }
 
 

@@ -107,7 +107,7 @@ def _hunks(kind: str, title: str, hunks: HunkSet) -> Iterator[str]:
     yield f"    {plural(hunks.hunks, 'hunk')}{fewer}: {100 * hunks.share:.0f} % of the change"
     yield from (f"    in {name}()" for name in hunks.functions)
     yield from (f"    touched by {commit}" for commit in hunks.commits)
-    yield from (f"{_HUNK}{line}" for line in wording.diff(hunks)[:_MOST_LINES])
+    yield from (f"{_HUNK}{line}" for line in hunks.diff[:_MOST_LINES])
     if (left := len(hunks.diff) - _MOST_LINES) > 0:
         yield f"    and {left} more lines (--json has all)"
 

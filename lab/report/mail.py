@@ -103,7 +103,7 @@ def _trail(answer: Answer, found: Culprit) -> list[str]:
     ]
     if found.hunks is not None:
         lines += ["", f"{100 * found.hunks.share:.0f} % of the change are in {found.title}:"]
-        lines += ["", *wording.diff(found.hunks)[:_MOST_LINES]]
+        lines += ["", *found.hunks.diff[:_MOST_LINES]]
     proof = found.proof
     if proof and proof.applied is not None:
         change = percent(proof.applied.ratio)

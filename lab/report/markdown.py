@@ -239,7 +239,7 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
     if found.hunks is not None:
         hunks = found.hunks
         yield f"{kind}: {100 * hunks.share:.0f} % of it by {plural(hunks.hunks, 'hunk')} of {code(found.title)}"
-        yield from ["", "```diff", *wording.diff(hunks)[:_MOST_LINES], "```", ""]
+        yield from ["", "```diff", *hunks.diff[:_MOST_LINES], "```", ""]
         if len(hunks.diff) > _MOST_LINES:
             yield f"- and {len(hunks.diff) - _MOST_LINES} more lines"
     elif found.is_single:

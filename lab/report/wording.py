@@ -21,7 +21,7 @@ from lab.stats.verdict import Comparison, Outcome, percent
 from lab.stats.whole import Whole
 
 if TYPE_CHECKING:
-    from lab.bisection.answer import Answer, Culprit, HunkSet
+    from lab.bisection.answer import Answer, Culprit
     from lab.compare.matrix_results import MatrixResult
 
 
@@ -334,13 +334,6 @@ def searched(answer: Answer) -> str:
     if answer.is_split:
         return f"{answer.candidates:,} {kind} that the builds read differ{'s' if answer.candidates == 1 else ''}"
     return f"{answer.candidates:,} {kind}, the {answer.terms[1]} end included"
-
-
-def diff(hunks: HunkSet) -> list[str]:
-    """The lines of hunks that were made visible, with the tabs that indent them as spaces."""
-    return [
-        re.sub(r"^([-+ ])((?:\\t)+)", lambda match: match[1] + 4 * " " * len(match[2]), line) for line in hunks.diff
-    ]
 
 
 def limits(answer: Answer) -> str:

@@ -66,7 +66,7 @@ def test_the_answer_is_shown_in_every_format(bisector: Bisector) -> None:
         assert "mm/slow.c" in bisector.capsys.readouterr().out
     assert main.run(["report", "latest", "--format", "mail"]) == 0
     mail = bisector.capsys.readouterr().out
-    assert f"{ends[0][:12]}..{ends[1][:12]}" in mail and "+        cost 130" in mail
+    assert f"{ends[0][:12]}..{ends[1][:12]}" in mail and "+       cost 130" in mail
     assert bisector.run("status") == 0 and "finished" in bisector.printed
     assert bisector.run("log") == 0 and bisector.printed.startswith("# lab bisect --old")
 

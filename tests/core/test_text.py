@@ -4,6 +4,7 @@ import io
 import unicodedata
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from lab.core.text import UNBOUND, columns, span, visible, visible_record, width_of
@@ -43,6 +44,8 @@ def test_all_strings_of_a_record_are_made_visible_and_nothing_else_changes() -> 
     shown = visible_record(hostile())
     assert shown.cases[0].case == visible(HOSTILE) == shown.base.subject
     assert shown.base.settings == {visible(HOSTILE): visible(HOSTILE)}
+    tabbed = visible_record(replace(result(), reason="+\tif (x)\t/* y */"))
+    assert tabbed.reason == "+       if (x)  /* y */", "code in a record has its columns, as in a terminal"
     assert shown.cases[0].metrics == hostile().cases[0].metrics
 
 
