@@ -70,6 +70,18 @@ def test_eight_are_steps_on_arm64_of_that_size() -> None:
     assert ("madvise-hugepage", "6.16.3-1~bpo13+1") in others
 
 
+def test_cycles_on_arm64_changed_by_that() -> None:
+    judged = Judgement(data.load(guests="arm64", table="neoverse"))
+    told = {row[0]: row[1:4] for row in ROWS}
+    found = re.findall(r"(\S+ %) \((\d+)\)", PAGE[PAGE.index("## On arm64") :])
+    assert len(found) == 6
+    for size, number in found:
+        case, *ends = told[number]
+        arms = judged.atlas.pair(*(end[: end.index(".", 2)] for end in ends))
+        compared = judged.compare(judged.atlas.case(case), *arms, "cycles")
+        assert compared is not None and compared.is_change and percent(compared.ratio) == size
+
+
 def test_the_same_sources_built_by_one_compiler_differ_by_that(judged: Judgement) -> None:
     atlas = judged.atlas
     sources = {column.spec.rpartition("/")[2]: column for column in atlas.columns if column.spec.startswith("src:")}
