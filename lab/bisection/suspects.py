@@ -149,12 +149,13 @@ def _words(difference: Difference, numbers: Collection[int], side: str) -> set[s
 class Complaint(NamedTuple):
     """Places and names in the errors of a failed build. targets: files to make.
 
-    places: files and lines, preferably of errors that miss nothing.
+    places: files and lines, preferably of errors that miss nothing. everywhere: those of all errors.
     names: identifiers. missing, twice: the identifiers that are not there, or there twice, and not only of another
     type.
     """
 
     places: list[tuple[str, int]]
+    everywhere: list[tuple[str, int]]
     names: list[str]
     missing: list[str]
     twice: list[str]
@@ -166,13 +167,19 @@ def complaint(errors: Sequence[str]) -> Complaint:
     missing = [line for line in errors if _MISSING.search(line)]
     twice = [line for line in errors if "redefinition of" in line]
     others = [line for line in errors if line not in (*missing, *twice)]
-    places = [(match[1], int(match[2])) for match in _PLACE.finditer("\n".join(others or errors))]
-    return Complaint(places, _names(errors), _names(missing), _names(twice), _TARGET.findall("\n".join(errors)))
+    targets = _TARGET.findall("\n".join(errors))
+    places, everywhere = _places(others or errors), _places(errors)
+    return Complaint(places, everywhere, _names(errors), _names(missing), _names(twice), targets)
+
+
+def _places(errors: Sequence[str]) -> list[tuple[str, int]]:
+    return [(match[1], int(match[2])) for match in _PLACE.finditer("\n".join(errors))]
 
 
 def _names(errors: Sequence[str]) -> list[str]:
-    """The identifiers in quotation marks, each once."""
-    words = (word for line in errors for quoted in _QUOTED.findall(line) for word in _WORD.findall(quoted))
+    """The identifiers in quotation marks, each once, but for those that are there: a structure, and a guess."""
+    said = (line.partition("; did you mean")[0].rpartition("has no member named")[2] for line in errors)
+    words = (word for line in said for quoted in _QUOTED.findall(line) for word in _WORD.findall(quoted))
     return [name for name in dict.fromkeys(words) if name not in _KEYWORDS]
 
 
@@ -180,6 +187,7 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
     """More hunks to take: they bring a name that a failed build misses, or remove one that it has twice.
 
     Hunks in which it fails are among them, although they are as the new end has them: hunks that they need were taken.
+    If no hunk brings a name, those that use it are, or else the next ones in their file.
     """
     found: list[int] = []
     for names, side in ((said.missing, "-"), (said.twice, "+")):
@@ -194,7 +202,9 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
             for number, hunk in enumerate(difference.hunks)
             if number not in taken and PurePosixPath(hunk.path) in (folder / "Makefile", PurePosixPath(f"{target}.c"))
         ]
-    found += [number for number, away in _near(difference, taken, said, taken_ones=False) if not away]
+    near = dict(_near(difference, taken, said.everywhere, taken_ones=False))
+    found += [number for number, away in _near(difference, taken, said.places, taken_ones=False) if not away]
+    found = found or [number for number, away in near.items() if not away] or list(near)
     found = list(dict.fromkeys(found))
     return found if len(found) <= MOST_ADDED else []
 
@@ -204,7 +214,7 @@ def omissions(difference: Difference, taken: Collection[int], said: Complaint) -
 
     If there are none, the hunks with a name from the complaint.
     """
-    found = [number for number, _ in _near(difference, taken, said, taken_ones=True)]
+    found = [number for number, _ in _near(difference, taken, said.places, taken_ones=True)]
     if not found:
         names = set(said.names)
         found = [number for number in sorted(taken) if difference.words[number] & names]
@@ -212,10 +222,10 @@ def omissions(difference: Difference, taken: Collection[int], said: Complaint) -
 
 
 def _near(
-    difference: Difference, taken: Collection[int], said: Complaint, *, taken_ones: bool
+    difference: Difference, taken: Collection[int], places: Sequence[tuple[str, int]], *, taken_ones: bool
 ) -> Iterator[tuple[int, int]]:
-    """For each place of a complaint the nearest hunk of its file that is taken, or that is not, and its distance."""
-    for path, line in said.places:
+    """For each place the nearest hunk of its file that is taken, or that is not, and its distance."""
+    for path, line in places:
         numbers = difference.by_path.get(_source(difference, path), [])
         away = distances(line, [(difference.hunks[number], number in taken) for number in numbers])
         near = [each for each in zip(away, numbers, strict=True) if (each[1] in taken) == taken_ones]

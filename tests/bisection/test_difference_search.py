@@ -184,6 +184,23 @@ def test_an_assembler_names_its_place_and_symbol() -> None:
     assert (said.places, said.names) == ([("../src/lib/memset.S", 70)], ["__export_memset"])
 
 
+def test_a_use_of_a_name_that_no_hunk_brings_is_taken_away() -> None:
+    """A macro fails at its own place, too, when the member in it is not there."""
+    uses = [hunk("include/a.h", 10, "char *buffer;", "int count;"), hunk("fs/a.c", 203, "a->buffer", "a->count")]
+    said = suspects.complaint([
+        "../src/fs/a.c:203:44: error: \u2018struct a\u2019 has no member named \u2018count\u2019",
+        "../src/include/linux/compiler.h:200:82: error: expression in static assertion is not an integer",
+    ])  # fmt: skip
+    far = [hunk(f"net/b{number}.c", 9, "struct a *a;", "") for number in range(3)]
+    assert said.names == said.missing == ["count"]
+    assert suspects.additions(difference(uses + far), {0}, said) == [1]
+    said = suspects.complaint(["include/a.h:10:9: error: field \u2018far\u2019 has incomplete type"])
+    beside = hunk("include/a.h", 30, "struct b { int x; };", "")
+    assert suspects.additions(difference([*uses, beside]), {0}, said) == [2], "the next one in the file"
+    said = suspects.complaint(["fs/a.c:9:9: error: \u2018old\u2019 undeclared; did you mean \u2018bold\u2019?"])
+    assert said.missing == ["old"]
+
+
 def test_two_files_that_are_independent_each_have_their_share() -> None:
     kernels = Kernels(difference(plain(30, 2)), {frozenset([8]): 0.7, frozenset([41]): 0.3})
     found = kernels.search()
