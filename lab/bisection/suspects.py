@@ -20,6 +20,7 @@ _MISSING = re.compile(
     r"undeclared|no member named|implicit declaration|unknown type name|undefined reference|incomplete type|"
     r"storage size|not defined|No such file"
 )
+_MEMBER = re.compile(r".*no member named (\S+).*")
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?[eE]rror:")
 _TARGET = re.compile(r"No rule to make target '([^']+)\.o'")
@@ -177,8 +178,11 @@ def _places(errors: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _names(errors: Sequence[str]) -> list[str]:
-    """The identifiers in quotation marks, each once, but for those that are there: a structure, and a guess."""
-    said = (line.partition("; did you mean")[0].rpartition("has no member named")[2] for line in errors)
+    """The identifiers in quotation marks, each once.
+
+    The structure that lacks a member is there, and so is a compiler's guess: neither counts.
+    """
+    said = (_MEMBER.sub(r"\1", line.partition("; did you mean")[0]) for line in errors)
     words = (word for line in said for quoted in _QUOTED.findall(line) for word in _WORD.findall(quoted))
     return [name for name in dict.fromkeys(words) if name not in _KEYWORDS]
 
@@ -187,7 +191,7 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
     """More hunks to take: they bring a name that a failed build misses, or remove one that it has twice.
 
     Hunks in which it fails are among them, although they are as the new end has them: hunks that they need were taken.
-    If no hunk brings a name, those that use it are, or else the next ones in their file.
+    If that finds none, they are the hunks in which it fails for want of a name, or else the next ones in their files.
     """
     found: list[int] = []
     for names, side in ((said.missing, "-"), (said.twice, "+")):
@@ -202,9 +206,10 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
             for number, hunk in enumerate(difference.hunks)
             if number not in taken and PurePosixPath(hunk.path) in (folder / "Makefile", PurePosixPath(f"{target}.c"))
         ]
-    near = dict(_near(difference, taken, said.everywhere, taken_ones=False))
     found += [number for number, away in _near(difference, taken, said.places, taken_ones=False) if not away]
-    found = found or [number for number, away in near.items() if not away] or list(near)
+    if not found:
+        near = list(_near(difference, taken, said.everywhere, taken_ones=False))
+        found = [number for number, away in near if not away] or [number for number, _ in near]
     found = list(dict.fromkeys(found))
     return found if len(found) <= MOST_ADDED else []
 

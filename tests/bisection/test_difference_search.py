@@ -184,21 +184,38 @@ def test_an_assembler_names_its_place_and_symbol() -> None:
     assert (said.places, said.names) == ([("../src/lib/memset.S", 70)], ["__export_memset"])
 
 
-def test_a_use_of_a_name_that_no_hunk_brings_is_taken_away() -> None:
+USED = [hunk("include/a.h", 10, "char *buffer;", "int count;"), hunk("fs/a.c", 203, "a->buffer", "a->count")]
+"""A member that a header gets, and its use."""
+MACRO = "include/linux/compiler.h:200:82: error: expression in static assertion is not an integer"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "../src/fs/a.c:203:44: error: \u2018struct able\u2019 has no member named \u2018count\u2019",
+        "../src/fs/a.c:203:44: error: no member named 'count' in 'struct able'",
+        "fs/a.c:203:44: error: \u2018able\u2019 has no member named \u2018count\u2019; did you mean \u2018mount\u2019?",
+    ],
+)
+def test_a_use_of_a_member_that_no_hunk_brings_is_taken_away(error: str) -> None:
     """A macro fails at its own place, too, when the member in it is not there."""
-    uses = [hunk("include/a.h", 10, "char *buffer;", "int count;"), hunk("fs/a.c", 203, "a->buffer", "a->count")]
-    said = suspects.complaint([
-        "../src/fs/a.c:203:44: error: \u2018struct a\u2019 has no member named \u2018count\u2019",
-        "../src/include/linux/compiler.h:200:82: error: expression in static assertion is not an integer",
-    ])  # fmt: skip
-    far = [hunk(f"net/b{number}.c", 9, "struct a *a;", "") for number in range(3)]
+    said = suspects.complaint([error, MACRO])
+    others = [hunk(f"net/b{number}.c", 9, "struct able *a;", "") for number in range(3)]
     assert said.names == said.missing == ["count"]
-    assert suspects.additions(difference(uses + far), {0}, said) == [1]
-    said = suspects.complaint(["include/a.h:10:9: error: field \u2018far\u2019 has incomplete type"])
+    assert suspects.additions(difference(USED + others), {0}, said) == [1]
+
+
+def test_if_nothing_else_helps_the_next_hunk_of_the_failing_file_is_taken() -> None:
     beside = hunk("include/a.h", 30, "struct b { int x; };", "")
-    assert suspects.additions(difference([*uses, beside]), {0}, said) == [2], "the next one in the file"
-    said = suspects.complaint(["fs/a.c:9:9: error: \u2018old\u2019 undeclared; did you mean \u2018bold\u2019?"])
-    assert said.missing == ["old"]
+    said = suspects.complaint(["include/a.h:10:9: error: field \u2018far\u2019 has incomplete type"])
+    assert suspects.additions(difference([*USED, beside]), {0}, said) == [2]
+
+
+def test_a_hunk_in_which_a_build_fails_comes_before_the_next_one() -> None:
+    """The second error is beside a hunk of another file, and the third one beside that of the first."""
+    places = ("fs/a.c:203", "fs/b.c:30", "fs/a.c:210")
+    said = suspects.complaint([MACRO, *(f"{place}:9: error: \u2018nowhere\u2019 undeclared" for place in places)])
+    assert suspects.additions(difference([*USED, hunk("fs/b.c", 9, "a", "b")]), {0}, said) == [1]
 
 
 def test_two_files_that_are_independent_each_have_their_share() -> None:
