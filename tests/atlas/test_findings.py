@@ -73,7 +73,7 @@ def test_eight_are_steps_on_arm64_of_that_size() -> None:
 def test_cycles_on_arm64_changed_by_that() -> None:
     judged = Judgement(data.load(guests="arm64", table="neoverse"))
     told = {row[0]: row[1:4] for row in ROWS}
-    found = re.findall(r"(\S+ %) \((\d+)\)", PAGE[PAGE.index("## On arm64") :])
+    found = re.findall(r"(\S+ %)\s\((\d+)\)", PAGE[PAGE.index("## On arm64") :])
     assert len(found) == 6
     for size, number in found:
         case, *ends = told[number]
