@@ -39,6 +39,9 @@ CI_S = float(os.environ.get("LAB_CI_MINUTES", "40")) * 60
 TOOLS = ("binutils", "gcc", "libc6-dev", "make", "qemu-system-x86")
 """The packages whose versions every shard depends on."""
 
+SPACE_NEEDED = 4 << 30
+"""The least free bytes: a kernel build needs 3 GiB, and the store grows meanwhile."""
+
 LAST_TEST_S = 60.0
 """How long the last test of a shard may go on after the deadline."""
 
@@ -359,12 +362,24 @@ def _git(*argv: str) -> str:
     return subprocess.run(["git", *argv], cwd=TOP, capture_output=True, text=True, check=True).stdout
 
 
+def _too_full() -> str:
+    """The reason not to begin: a full disk fails many tests after many minutes. Empty if there is room."""
+    there = next(folder for folder in (STORE, *STORE.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    if free >= SPACE_NEEDED:
+        return ""
+    return f"{there}: {free >> 20} MiB free, the tests need {SPACE_NEEDED >> 20}; `make clean-store` drops what is kept"
+
+
 def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("test", "all", "ci"))
     parser.add_argument("shard", nargs="?", default="")
     options = parser.parse_args()
+    if why := _too_full():
+        print(why, file=sys.stderr)
+        return 1
     table, began = load(), time.monotonic()
     shards = chosen(table, options.shard) if options.what == "all" else []
     run = os.environ["LAB_TEST_RUN"] = uuid.uuid4().hex

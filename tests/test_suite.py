@@ -68,6 +68,17 @@ def test_parts_run_side_by_side_and_a_failure_shows_its_log(tmp_path: Path, caps
     assert capsys.readouterr().out.endswith("3 passed, 1 failed\n")
 
 
+def test_a_full_disk_is_named_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "STORE", tmp_path / "of" / "tests")
+    monkeypatch.setattr(suite, "SPACE_NEEDED", 1 << 62)
+    monkeypatch.setattr(sys, "argv", ["suite", "test"])
+    assert suite.main() == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"{tmp_path}: ") and " MiB free, the tests need " in said.err and said.out == ""
+
+
 def test_a_part_that_takes_too_long_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "ITEM_S", 0.0)
     argv = [sys.executable, "-c", "sum(range(1000000))"]
