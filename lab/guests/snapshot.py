@@ -427,6 +427,8 @@ class Keeping(Start):
 
         before, deadline = _turns(self._pid), time.monotonic() + _STOPPING_S
         stopping = asyncio.create_task(monitor.execute("stop"))
+        # If QEMU ends first, nobody waits for the answer, and asyncio would print its loss with a traceback.
+        stopping.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.sleep(_POLL_S)
         while _turns(self._pid) == before and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_S)

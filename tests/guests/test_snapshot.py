@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import errno
+import gc as garbage
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -69,6 +71,36 @@ def test_a_guest_does_without_what_its_file_system_cannot_keep(tmp_path: Path, m
     with Keeping(Snapshot(key="one", entry=ENTRY), tmp_path) as keeping:
         asyncio.run(keeping._keep(Mock()))
     assert not snapshot.kept()
+
+
+def test_a_guest_that_does_not_stop_in_time_is_ended_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    turns = itertools.count()
+    monkeypatch.setattr(snapshot, "_turns", lambda _: next(turns))
+
+    async def stop(keeping: Keeping) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        ended = asyncio.Event()
+        monkeypatch.setattr(keeping, "_kill", ended.set)
+        (theirs,) = (file for file in keeping._theirs if file.fileno() == keeping._held)
+        theirs.send(b"!")  # type: ignore[union-attr]
+
+        async def execute(_: str) -> None:
+            await ended.wait()
+            raise ConnectionError("Disconnected")
+
+        with pytest.raises(snapshot._Misunderstood, match="did not stop in time"):
+            await keeping._stop(Mock(execute=execute))
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0)
+        garbage.collect()
+
+    with Keeping(Snapshot(key="one", entry=ENTRY), tmp_path) as keeping:
+        keeping._pid = os.getpid()
+        asyncio.run(stop(keeping))
+    assert not said
 
 
 def test_the_longest_unused_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
