@@ -25,7 +25,7 @@ from lab.stats.verdict import Comparison, Metric, distance
 _SIDE = re.compile(r"^(?:user|kernel)[._]")
 _PERCENTILES = ("latency_p", "cycles_p")
 _COSTS = {metric.name for metric in costs.METRICS if "cycles" in metric.name} | {
-    "instructions_per_op", "interruptions", "counted_operations", "irqs_off_max_instructions", *costs.WHOLE,
+    "instructions_per_op", "interruptions", "counted_operations", *costs.SPANS, *costs.WHOLE,
 }  # fmt: skip
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]

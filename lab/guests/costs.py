@@ -38,6 +38,8 @@ METRICS = (
     Metric(name="waited", unit="ns/op", better="lower"),
     Metric(name="irqs_off_max_cycles", unit="modelled cycles", better="lower"),
     Metric(name="irqs_off_max_instructions", unit="instructions", better="lower"),
+    Metric(name="preempt_off_max_cycles", unit="modelled cycles", better="lower"),
+    Metric(name="preempt_off_max_instructions", unit="instructions", better="lower"),
     Metric(name="interruptions", unit="interruptions/op", better="lower"),
     Metric(name="instructions_per_op", unit="instructions/op", better="lower"),
     Metric(name="kernel_instructions", unit="instructions/op", better="lower"),
@@ -79,6 +81,7 @@ MEETING = (
 _PLAIN_COUNTS = {
     "instructions_per_op", "kernel_instructions", "user_instructions", "interruptions", "counted_operations",
     "tlb_invalidations", "zeroed_lines", "guest_time", "waited", "irqs_off_max_instructions",
+    "preempt_off_max_instructions",
 }  # fmt: skip
 
 Basis = Literal["cycles", "instructions"]
@@ -124,7 +127,10 @@ _SUMS = {
 WHOLE = ("deferred_cycles", "guest_time", "waited")
 """The metrics of the whole cost of a case beside the caller's: the work that it leaves to others, and its time."""
 
-LATER = (*WHOLE, "cycles_max", "irqs_off_max_cycles", "irqs_off_max_instructions")
+SPANS = ("irqs_off_max_cycles", "irqs_off_max_instructions", "preempt_off_max_cycles", "preempt_off_max_instructions")
+"""The longest spans without interrupts and without preemption."""
+
+LATER = (*WHOLE, "cycles_max", *SPANS)
 """The metrics that the records of older labs do not have."""
 
 WHOLE_METRICS = tuple(metric for metric in METRICS if metric.name in WHOLE)
@@ -184,10 +190,11 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
     values["thread_cycles"] = _cycles(window.in_threads for window in windows) / count
     if (deferred := [_deferred(window) for window in windows]) and None not in deferred:
         values["deferred_cycles"] = sum(filter(None, deferred)) / count
-    if spans := [window.irqs_off for window in windows if window.irqs_off is not None]:
-        longest = max(spans, key=lambda span: span.millicycles)
-        values["irqs_off_max_cycles"] = longest.millicycles / _MILLI
-        values["irqs_off_max_instructions"] = longest.instructions
+    for name in ("irqs_off", "preempt_off"):
+        if spans := [span for window in windows if (span := getattr(window, name)) is not None]:
+            longest = max(spans, key=lambda span: span.millicycles)
+            values[f"{name}_max_cycles"] = longest.millicycles / _MILLI
+            values[f"{name}_max_instructions"] = longest.instructions
     values["interruptions"] = sum(window.interruptions for window in windows) / count
     values["instructions_per_op"] = sum(spent.instructions for spent in own) / count
     values["kernel_instructions"] = sum(spent.kernel["instructions"] for spent in own) / count

@@ -167,9 +167,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A time for which the vCPU took no interrupts.
+    """A time for which the vCPU took no interrupts, or its kernel no other task.
 
-    It begins behind the instruction that forbids them, and ends with the instruction that allows them.
+    It begins behind the instruction that forbids it, and ends with the instruction that allows it.
     begin, end: the addresses of both.
     """
 
@@ -205,6 +205,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
     kinds: list[tuple[Events, Events]] = []  # the events of operations, in user and kernel mode
     blocks: list[Block] = []  # the program's profile, from a line of its own
     irqs_off: Span | None = None  # the longest one; None if it is not known
+    preempt_off: Span | None = None  # likewise
     of_vcpus: list[_Count] = []  # if vCPUs contend: the operations of each
     lines: list[Line] = []  # if vCPUs contend: from a line of its own, the most moves first
     cpus: list[_Address] = []  # the distances of each CPU's variables from their symbols

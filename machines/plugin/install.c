@@ -20,6 +20,7 @@
 #include "memory.h"
 #include "output.h"
 #include "owner.h"
+#include "preempt_off.h"
 #include "round.h"
 #include "rv64.h"
 #include "space.h"
@@ -417,6 +418,15 @@ static void watch_meeting(const struct step *step, size_t index)
 		line_watch(step->insn, step->site, index, step->address, step->decoded.class == CLASS_ATOMIC);
 }
 
+/* whole: the block up to the end of the instruction. */
+static void watch_flags(const struct step *step, const struct block *block, const struct weight *whole)
+{
+	struct span_site site = { qemu_plugin_insn_vaddr(step->insn), block, whole->instructions, class_cycles(whole) };
+
+	irqs_off_watch(step->insn, step->decoded.turn, &site);
+	preempt_off_watch(step->insn, &site);
+}
+
 static void watch_block(struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
@@ -467,7 +477,7 @@ static void watch_block(struct qemu_plugin_tb *tb)
 			context_watch(step.insn, step.decoded.turn);
 		weigh(&whole, &step.decoded);
 		if (flagged)
-			irqs_off_watch(step.insn, step.decoded.turn, block, whole.instructions, class_cycles(&whole));
+			watch_flags(&step, block, &whole);
 		if (user)
 			count_piecewise(&pieces, &step, i + 1 == count);
 	}

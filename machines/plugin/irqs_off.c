@@ -9,111 +9,50 @@
  * reads from QEMU. Entries to the kernel show by instructions that no compiler
  * writes: cld at the start of a block, or swapgs before the stack pointer is
  * kept.
- *
- * The count at the begin of a block of the kernel's is taken back as far as
- * it is behind the instruction.
  */
 #include "irqs_off.h"
 #include "memory.h"
 #include "place.h"
-#include "total.h"
 
 #define INTERRUPT_FLAG	0x200
 #define FLAGS_IN_FRAME	3	/* of the five words that iretq loads */
 #define FRAME_WORDS	5
 
-/* An instruction that changes the flag. */
-struct flag_site {
-	uint64_t address;
-	const struct block *block;
-	uint32_t instructions;	/* of the block, up to its end */
-	uint64_t classes;
-};
-
-struct span longest_off;
+struct spans irqs_off;
 bool irqs_off_known;
 
-static bool off;
-static struct moment since;
-static uint64_t since_at;
 static uint32_t frame_words;
 static uint64_t flags_at;
-
-void irqs_off_begin(void)
-{
-	longest_off = (struct span){ 0 };
-	if (off)
-		since = moment_look();
-}
-
-static struct moment behind(const struct flag_site *site)
-{
-	uint32_t instructions = site->block->weight - site->instructions;
-	struct moment moment = moment_look();
-
-	moment.instructions -= instructions;
-	moment.millicycles -= instructions * machine.costs.instruction + site->block->classes - site->classes;
-	return moment;
-}
-
-static void forbidden(struct moment moment, uint64_t address)
-{
-	off = true;
-	since = moment;
-	since_at = address;
-}
-
-static void forbid(const struct flag_site *site)
-{
-	if (!off && measuring)
-		forbidden(behind(site), site->address);
-	off = true;
-}
-
-static void allow(const struct flag_site *site)
-{
-	struct moment now;
-
-	if (!off)
-		return;
-	off = false;
-	if (!measuring)
-		return;
-	now = behind(site);
-	if (now.millicycles - since.millicycles > longest_off.millicycles)
-		longest_off = (struct span){ now.millicycles - since.millicycles, now.instructions - since.instructions,
-					     since_at, site->address };
-}
 
 static void on_forbid(unsigned int vcpu, void *site)
 {
 	(void)vcpu;
-	forbid(site);
+	spans_forbid(&irqs_off, site);
 }
 
 static void on_allow(unsigned int vcpu, void *site)
 {
 	(void)vcpu;
-	allow(site);
+	spans_allow(&irqs_off, site);
 }
 
 static void on_entry(unsigned int vcpu, void *block_address)
 {
+	struct span_site site = { .address = (uint64_t)(uintptr_t)block_address };
+
 	(void)vcpu;
-	if (!off && measuring)
-		forbidden(moment_look(), (uint64_t)(uintptr_t)block_address);
-	off = true;
+	spans_forbid(&irqs_off, &site);
 }
 
-static void restore(const struct flag_site *site, uint64_t address)
+static void restore(const struct span_site *site, uint64_t address)
 {
 	uint64_t flags = INTERRUPT_FLAG;
 
 	place_peek(address, &flags, sizeof(flags));
 	if (flags & INTERRUPT_FLAG)
-		allow(site);
+		spans_allow(&irqs_off, site);
 	else
-		forbid(site);
+		spans_forbid(&irqs_off, site);
 }
 
 static void on_popf(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *site)
@@ -161,16 +100,15 @@ void irqs_off_watch_block(struct qemu_plugin_tb *tb, size_t count)
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_entry, QEMU_NO_REGISTERS, (void *)(uintptr_t)address);
 }
 
-void irqs_off_watch(struct qemu_plugin_insn *insn, enum turn turn, const struct block *block, uint32_t instructions,
-		    uint64_t classes)
+void irqs_off_watch(struct qemu_plugin_insn *insn, enum turn turn, const struct span_site *span)
 {
-	struct flag_site *site;
+	struct span_site *site;
 
 	if (turn != TURN_FORBID && turn != TURN_ALLOW && turn != TURN_FLAGS && turn != TURN_IRET && turn != TURN_SYSRET)
 		return;
 	/* While generated code may call with it: for ever. */
 	site = memory_get(1, sizeof(*site));
-	*site = (struct flag_site){ qemu_plugin_insn_vaddr(insn), block, instructions, classes };
+	*site = *span;
 	switch (turn) {
 	case TURN_FORBID:
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_forbid, QEMU_NO_REGISTERS, site);

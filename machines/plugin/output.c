@@ -9,6 +9,7 @@
 #include "irqs_off.h"
 #include "line.h"
 #include "place.h"
+#include "preempt_off.h"
 #include "vcpu.h"
 
 #include <errno.h>
@@ -213,6 +214,12 @@ static void put_vcpus(const struct window *window)
 	fputc(']', file);
 }
 
+static void put_span(const char *name, const struct span *span)
+{
+	fprintf(file, ",\"%s\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", name, span->millicycles,
+		span->instructions, span->begin, span->end);
+}
+
 void output_window(const struct window *window, bool complete)
 {
 	fprintf(file, "{\"t\":\"window\",\"sequence\":%" PRIu64 ",\"case\":%" PRIu64, window->sequence,
@@ -230,8 +237,9 @@ void output_window(const struct window *window, bool complete)
 		unprofiled.modes[MODE_USER].instructions + unprofiled.modes[MODE_KERNEL].instructions);
 	fprintf(file, ",\"steps\":%" PRIu64 ",\"interruptions\":%" PRIu64, steps_of(&window->all), interruptions);
 	if (irqs_off_known)
-		fprintf(file, ",\"irqs_off\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
-			longest_off.millicycles, longest_off.instructions, longest_off.begin, longest_off.end);
+		put_span("irqs_off", &irqs_off.longest);
+	if (preempt_off_known())
+		put_span("preempt_off", &preempt_off.longest);
 	if (rounds)
 		put_vcpus(window);
 	put_operations(window);

@@ -15,6 +15,7 @@
 #include "line.h"
 #include "memory.h"
 #include "output.h"
+#include "preempt_off.h"
 
 #include <errno.h>
 #include <string.h>
@@ -41,7 +42,8 @@ static void begin(enum kind_of_window kind)
 	blocks_begin();
 	before = contexts_look();
 	contexts_begin();
-	irqs_off_begin();
+	spans_begin(&irqs_off);
+	preempt_off_begin();
 	chains_begin();
 	window.kind = kind;
 	window.case_number = nr_cases;

@@ -131,7 +131,8 @@ def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
          "mispredictions", "exceptions", "cr3_writes", "invlpgs", "tlb_invalidations", "zeroed_lines"), 1,
     )  # fmt: skip
     one = window(1000, operations=[operation(1)], user=counters, kernel=counters)
-    one = msgspec.structs.replace(one, in_softirqs=one.in_interrupts, in_idle=NONE, steps=1, irqs_off=Span(1, 1, 1, 1))
+    one = msgspec.structs.replace(one, in_softirqs=one.in_interrupts, in_idle=NONE, steps=1)
+    one = msgspec.structs.replace(one, irqs_off=Span(1, 1, 1, 1), preempt_off=Span(1, 1, 1, 1))
     values = {**costs.summarize([one]), **costs.guest_times([one], None, step_ns=16, elapsed_ns=None)}
     assert values[name] > 0 or name in ("user_cycles", "waited")
 
@@ -141,11 +142,12 @@ def _with(one: Window, *, softirqs: int = 0, idle: Spent | None = None, steps: i
     return msgspec.structs.replace(one, in_softirqs=spent, in_idle=idle or NONE, steps=steps)
 
 
-def test_the_longest_span_without_interrupts_is_that_of_all_windows() -> None:
+@pytest.mark.parametrize("kind", ["irqs_off", "preempt_off"])
+def test_the_longest_span_is_that_of_all_windows(kind: str) -> None:
     spans = [Span(4_000, 9, 0x10, 0x20), Span(5_500, 7, 0x30, 0x40), None]
-    values = costs.summarize([msgspec.structs.replace(window(1), irqs_off=span) for span in spans])
-    assert (values["irqs_off_max_cycles"], values["irqs_off_max_instructions"]) == (5.5, 7)
-    assert "irqs_off_max_cycles" not in costs.summarize([window(1)])
+    values = costs.summarize([msgspec.structs.replace(window(1), **{kind: span}) for span in spans])
+    assert (values[f"{kind}_max_cycles"], values[f"{kind}_max_instructions"]) == (5.5, 7)
+    assert values.keys().isdisjoint(set(costs.SPANS) - {f"{kind}_max_cycles", f"{kind}_max_instructions"})
 
 
 def test_deferred_work_is_softirqs_and_threads_without_idle() -> None:

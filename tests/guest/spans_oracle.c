@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Every run of instructions with interrupts off between the marks of a window, by brute force: before each instruction
- * QEMU is asked for the register that says so. For QEMU 7.2, x86-64 and one vCPU. It has nothing in common with
- * machines/plugin but the interface. A line for each run: the number of the window, the instructions, the address of
- * the last one.
+ * QEMU is asked for the register that says so. With count=ADDRESS,offset=ADDRESS, every run without preemption: QEMU is
+ * asked for preempt_count, whose address is the sum of count and of the word at offset. For QEMU 7.2, x86-64 and one
+ * vCPU. It has nothing in common with machines/plugin but the interface. A line for each run: the number of the window,
+ * the instructions, the address of the last one.
  */
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FLAGS_REGISTER	17	/* of GDB's */
 #define INTERRUPT_FLAG	0x200
+#define NEED_RESCHED	0x80000000u	/* inverted, in preempt_count */
 
 struct tb;
 struct insn;
@@ -37,16 +39,31 @@ static void *(*get_cpu)(int index);
 static int (*read_register)(void *cpu, struct bytes *to, int number);
 static struct bytes *(*new_bytes)(void);
 static struct bytes *(*set_size)(struct bytes *bytes, unsigned int size);
+static int (*read_memory)(void *cpu, uint64_t address, void *to, uint64_t length, bool write);
 
 static struct bytes *bytes;
 static FILE *file;
 static bool inside;
 static uint64_t window, length, last;
+static uint64_t count, offset;
+
+static bool preemptible(void)
+{
+	uint64_t distance;
+	uint32_t value;
+
+	if (read_memory(get_cpu(0), offset, &distance, sizeof(distance), false) ||
+	    read_memory(get_cpu(0), count + distance, &value, sizeof(value), false))
+		abort();
+	return !(value & ~NEED_RESCHED);
+}
 
 static bool allowed(void)
 {
 	uint32_t flags;
 
+	if (offset)
+		return preemptible();
 	set_size(bytes, 0);
 	read_register(get_cpu(0), bytes, FLAGS_REGISTER);
 	memcpy(&flags, bytes->data, sizeof(flags));
@@ -118,15 +135,19 @@ static void find(void *function, const char *name)
 __attribute__((visibility("default"))) int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 {
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "out=", 4))
+	if (argc < 1 || strncmp(argv[0], "out=", 4))
 		return 1;
 	file = fopen(argv[0] + 4, "w");
 	if (!file)
+		return 1;
+	if (argc == 3 && (sscanf(argv[1], "count=%" SCNx64, &count) != 1 ||
+			  sscanf(argv[2], "offset=%" SCNx64, &offset) != 1))
 		return 1;
 	find(&get_cpu, "qemu_get_cpu");
 	find(&read_register, "x86_cpu_gdb_read_register");
 	find(&new_bytes, "g_byte_array_new");
 	find(&set_size, "g_byte_array_set_size");
+	find(&read_memory, "cpu_memory_rw_debug");
 	bytes = new_bytes();
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
 	return 0;
