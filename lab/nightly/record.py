@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -158,6 +159,11 @@ class Event(Record, frozen=True, kw_only=True):
     def culprits(self) -> list[EventCulprit]:
         """The commits that are known to have caused a part of it."""
         return [culprit for culprit in (self.culprit, *self.also) if culprit is not None and culprit.among == 1]
+
+    @property
+    def largest(self) -> list[CaseChange]:
+        """The cases that it is about, the largest change first."""
+        return sorted(self.cases, key=lambda case: -abs(math.log(case.ratio)) if case.ratio else 0.0)
 
     @property
     def modes(self) -> tuple[Mode, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from lab.core.errors import UserError, suggestion
 from lab.core.records import Record
-from lab.core.text import visible
+from lab.core.text import plural, visible
 from lab.nightly import record
 from lab.nightly.events import PlanState
 from lab.nightly.record import HARMFUL, Ack, BranchNight, Event, Night, short
@@ -99,7 +99,7 @@ def night_lines(night: Night) -> Iterator[str]:
 def _branch(branch: BranchNight) -> str:
     tip = f' {short(branch.tip)} ("{branch.subject}")' if branch.tip else ""
     live = len(branch.measured_in("live"))
-    count = f", {len(branch.measured) - live} baselines" if branch.measured else ""
+    count = f", {plural(len(branch.measured) - live, 'baseline')}" if branch.measured else ""
     count += f", {live} in live mode" if live else ""
     return f"{branch.name}{tip}: {branch.state}{count}{f': {branch.why}' if branch.why else ''}"
 
@@ -107,9 +107,9 @@ def _branch(branch: BranchNight) -> str:
 def line(event: Event) -> str:
     """An event in a line."""
     parts = [event.id, event.kind, f"{event.tree}/{event.branch}"]
-    parts += [f"{case.shown} {percent(case.ratio)}" for case in event.cases[:3]]
+    parts += [f"{case.shown} {percent(case.ratio)}" for case in event.largest[:3]]
     if len(event.cases) > 3:
-        parts.append(f"and {len(event.cases) - 3} more cases")
+        parts.append(f"and {plural(len(event.cases) - 3, 'more case')}")
     if culprit := event.culprit:
         among = f"one of {culprit.among} up to " if culprit.among > 1 else ""
         parts.append(f'by {among}{culprit.commit[:12]} ("{culprit.title}")')

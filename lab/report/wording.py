@@ -32,9 +32,9 @@ def shown(values: Sequence[float | None]) -> str:
 
 
 def change(comparison: Comparison) -> str:
-    """The movement of a comparison; a percentage changes by points."""
+    """The movement of a comparison; a percentage changes by points, unless its ratio decides."""
     base, test = mean(comparison.base), mean(comparison.test)
-    if comparison.unit == "%" and base is not None and test is not None:
+    if comparison.unit == "%" and not comparison.primary and base is not None and test is not None:
         return f"{test - base:+.1f}" if test != base else "0.0"
     if comparison.ratio is None and base is not None and test is not None:
         # If single pairs have no ratio, their means may.

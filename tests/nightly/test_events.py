@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from lab.nightly import events
+from lab.nightly import events, status
 from lab.nightly.events import EventSource, PlanState, SeriesStep, Tip
 from lab.nightly.plan import BranchPlan
 from lab.nightly.record import Ack, BranchNight, BranchState, CaseChange, Event, EventKind, Mode, Night, TipComparison
@@ -159,6 +159,14 @@ def test_news_is_numbered_and_grouped_by_workload() -> None:
     other = replace(case(1.3), workload="v")
     told = events.find_events(replace(SOURCE, first=3), knowing(), [against("yesterday", cases=[case(1.2), other])])
     assert [(one.id, one.cases[0].workload) for one in told] == [("p.7.3", "w"), ("p.7.4", "v")]
+
+
+def test_the_line_of_an_event_begins_with_its_largest_change() -> None:
+    cases = [case(ratio, name) for ratio, name in ((1.04, "one"), (1.06, "two"), (0.5, "three"), (1.03, "four"))]
+    found = event("regression", 6, *cases)
+    assert status.line(found) == (
+        "p.6.1 regression linux/main w:three -50.0 % w:two +6.0 % w:one +4.0 % and 1 more case in good..bad"
+    )
 
 
 # ---- which night, which baselines

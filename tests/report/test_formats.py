@@ -201,6 +201,12 @@ def test_a_change_from_zero_is_no_percentage(base: list[float], test: list[float
     assert wording.change(fakeresult.compared(fakeresult.FAULTS, base, test)) == words
 
 
+def test_a_percentage_changes_by_points_unless_it_decides() -> None:
+    one = fakeresult.compared(fakeresult.SHARE, [25.0] * 6, [26.0] * 6)
+    assert wording.change(one) == "+1.0"
+    assert wording.change(replace(one, primary=True)) == "+4.0 %"
+
+
 def test_what_moved_is_ranked_and_one_event_is_little() -> None:
     pairs = {"one": (0.0, 1.0), "many": (10.0, 400.0), "gone": (46.0, 0.0), "none": (5.0, 5.0)}
     metrics = [
