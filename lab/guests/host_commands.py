@@ -202,6 +202,8 @@ def _start(program: Path, name: str = "") -> _Started:
         start = stream.read(256)
     if not start.startswith(b"#!"):
         return _with_libraries(program, inside, own)
+    if _is_python(program):
+        return _start(_interpreter(program), name or program.name)
     argv = start[2:].partition(b"\n")[0].decode(errors="replace").split(maxsplit=1)
     word, rest = (argv[0], argv[1:]) if argv else ("sh", [])
     if PurePosixPath(word).name == "env":

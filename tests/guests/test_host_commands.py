@@ -121,6 +121,15 @@ def test_a_script_whose_first_line_names_nothing_is_the_shells(here: Path) -> No
     assert workload.command(case)[-1] == "/workload/bin/it"
 
 
+def test_a_script_that_chooses_a_python_comes_as_that_python(here: Path) -> None:
+    chooser = script(here, "python3", "#!/bin/bash", f'exec {shlex.quote(sys.executable)} "$@"')
+    workload, (case,) = selection.select(str(command_workload(f"{chooser} -c pass")))
+    *_, program, option, argument = workload.command(case)
+    assert (program, option, argument, case.name) == ("/workload/bin/python3", "-c", "pass", "python3")
+    assert workload.own_files[program].read_bytes() == Path(sys.executable).read_bytes()
+    assert any(name.endswith("/json/__init__.pyc") for name in workload.own_files)
+
+
 def test_python_runs_from_the_library_that_is_brought(here: Path) -> None:
     text = "import json; print(json.dumps(json.__file__))"
     folder = command_workload(script(here, "it.py", f"#!{sys.executable}", text))
