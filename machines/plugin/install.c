@@ -35,8 +35,6 @@
 #define NEAR		128	/* bytes */
 #define NEAR_KERNEL	4096	/* which maps most of its memory by huge pages */
 
-static qemu_plugin_id_t plugin_id;
-
 #define BIT(class)	(1U << (class))
 #define X86_CLASSES	(BIT(NR_X86_CLASSES) - 1)
 #define COUNTED		(BIT(CLASS_TLB_INVALIDATION) | BIT(CLASS_ZEROED_LINE))
@@ -518,34 +516,31 @@ static void wait_for_mark(struct qemu_plugin_tb *tb)
 	}
 }
 
-static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static void on_translate(struct qemu_plugin_tb *tb)
 {
-	(void)id;
 	if (windows_ready)
 		wait_for_mark(tb);
 	else
 		watch_block(tb);
 }
 
-static void on_power_off(qemu_plugin_id_t id, void *unused)
+static void on_power_off(void)
 {
-	(void)id;
-	(void)unused;
 	windows_finish();
 	output_close();
 }
 
-static void register_all(qemu_plugin_id_t id)
+static void register_all(void)
 {
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
-	qemu_plugin_register_atexit_cb(id, on_power_off, NULL);
+	qemu_on_translation(on_translate);
+	qemu_on_exit(on_power_off);
 }
 
 /* Resetting drops all code that was translated so far; from now on it is watched. */
 static void begin_watching(void)
 {
 	windows_ready = NULL;
-	qemu_plugin_reset(plugin_id, register_all);
+	qemu_reset(register_all);
 }
 
 __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
@@ -570,7 +565,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 {
 	unsigned int count;
 
-	if (!info->system_emulation || !qemu_adapt(info, &count)) {
+	if (!info->system_emulation || !qemu_adapt(id, info, &count)) {
 		fputs("cost plugin: this QEMU's plugin interface is not one that is known\n", stderr);
 		return 1;
 	}
@@ -589,7 +584,6 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	irqs_off_known = guest->flagged && nr_vcpus == 1 && contexts_told_apart();
 	if (rounds)
 		vcpu_select(0);
-	plugin_id = id;
 	/*
 	 * A reset interrupts the vCPU's turn, so with several it would change which runs when: then watch from the start.
 	 * Rounds begin with the reset.
@@ -597,6 +591,6 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	if ((count == 1 || rounds) && machine.brackets != BRACKETS_BOOT)
 		windows_ready = begin_watching;
 	windows_start();
-	register_all(id);
+	register_all();
 	return 0;
 }

@@ -16,17 +16,21 @@ struct bytes {
 	unsigned int length;
 };
 
+/* Of QEMU. */
+struct one_register {
+	void *handle;
+	const char *name;
+};
+
 struct registers {
-	struct {
-		void *handle;
-		const char *name, *feature;
-	} *all;
+	const char *all;	/* of one_register */
 	unsigned int count;
 };
 
 static struct bytes *(*make_bytes)(void);
 static struct bytes *(*set_length)(struct bytes *bytes, unsigned int length);
 static struct registers *(*find_registers)(void);
+static unsigned int (*register_size)(struct registers *registers);
 static int (*read_register)(void *handle, struct bytes *to);
 
 static uint64_t functions[FUNCTIONS];
@@ -59,7 +63,7 @@ static bool can_read(void)
 
 	if (!asked)
 		can = qemu_find(&make_bytes, "g_byte_array_new") && qemu_find(&set_length, "g_byte_array_set_size") &&
-		      qemu_find(&find_registers, "qemu_plugin_get_registers") &&
+		      qemu_find(&register_size, "g_array_get_element_size") && qemu_find(&find_registers, "qemu_plugin_get_registers") &&
 		      qemu_find(&read_register, "qemu_plugin_read_register");
 	asked = true;
 	return can;
@@ -76,12 +80,18 @@ static uint64_t rax(void)
 		struct registers *registers = find_registers();
 
 		bytes = make_bytes();
-		for (unsigned int i = 0; i < registers->count; i++)
-			if (!strcmp(registers->all[i].name, "rax"))
-				handle = registers->all[i].handle;
+		for (unsigned int i = 0; i < registers->count; i++) {
+			/* Since version 6 each has another member. */
+			const struct one_register *each = (const void *)(registers->all + i * register_size(registers));
+
+			if (!strcmp(each->name, "rax"))
+				handle = each->handle;
+		}
 	}
 	set_length(bytes, 0);
-	if (handle && read_register(handle, bytes) == sizeof(value))
+	if (handle)
+		read_register(handle, bytes);	/* true since version 6, before it the length */
+	if (bytes->length == sizeof(value))
 		memcpy(&value, bytes->data, sizeof(value));
 	return value;
 }

@@ -21,6 +21,13 @@ static void (*access_inline_vcpu)(struct qemu_plugin_insn *insn, int which, int 
 				  uint64_t add);
 static const void *(*data_pointer)(const struct qemu_plugin_insn *insn);
 static size_t (*data_copy)(const struct qemu_plugin_insn *insn, void *bytes, size_t length);
+static void (*register_translation)(qemu_plugin_id_t id, void *cb, void *data);
+static void (*register_exit)(qemu_plugin_id_t id, void *cb, void *data);
+static void (*reset)(qemu_plugin_id_t id, void *cb, void *data);
+static qemu_plugin_id_t own;
+static void (*on_translation)(struct qemu_plugin_tb *tb);
+static void (*on_ending)(void);
+static void (*on_reset)(void);
 static unsigned int nr_vcpus = 1;
 
 /* ISO C has no cast from an object's pointer to a function's; POSIX promises that the bits are the same. */
@@ -30,6 +37,18 @@ bool qemu_find(void *function, const char *name)
 
 	memcpy(function, &symbol, sizeof(symbol));
 	return symbol != NULL;
+}
+
+/* Version 7 shows by no name of its own, but by QEMU's version. */
+static bool has_version_7(void)
+{
+	struct {
+		int64_t major, minor, micro;
+	} **(*version)(void *error);
+
+	if (!qemu_find(&version, "qmp_query_version"))
+		return false;
+	return (*version(NULL))->major > 11 || ((*version(NULL))->major == 11 && (*version(NULL))->minor >= 1);
 }
 
 /* QEMU refuses a plugin older than its oldest supported version, so claim the newest that is recognised. */
@@ -42,17 +61,24 @@ __attribute__((constructor)) static void declare_version(void)
 		{ "qemu_plugin_scoreboard_new", 2 },
 		{ "qemu_plugin_read_memory_vaddr", 4 },
 		{ "qemu_plugin_write_memory_vaddr", 5 },
+		{ "qemu_plugin_set_pc", 6 },
 	};
 
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
 		if (dlsym(RTLD_DEFAULT, signs[i].symbol))
 			qemu_plugin_version = signs[i].version;
+	if (has_version_7())
+		qemu_plugin_version = 7;
 }
 
-bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus)
+bool qemu_adapt(qemu_plugin_id_t id, const qemu_info_t *info, unsigned int *vcpus)
 {
 	bool found;
 
+	own = id;
+	if (!qemu_find(&register_translation, "qemu_plugin_register_vcpu_tb_trans_cb") ||
+	    !qemu_find(&register_exit, "qemu_plugin_register_atexit_cb") || !qemu_find(&reset, "qemu_plugin_reset"))
+		return false;
 	nr_vcpus = (unsigned int)info->system.max_vcpus;
 	*vcpus = nr_vcpus;
 	if (info->version.cur >= 3)
@@ -68,6 +94,62 @@ bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus)
 	       qemu_find(&block_inline_vcpu, "qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu") &&
 	       qemu_find(&insn_inline_vcpu, "qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu") &&
 	       qemu_find(&access_inline_vcpu, "qemu_plugin_register_vcpu_mem_inline_per_vcpu");
+}
+
+static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	(void)id;
+	on_translation(tb);
+}
+
+static void translated_7(struct qemu_plugin_tb *tb, void *data)
+{
+	(void)data;
+	on_translation(tb);
+}
+
+static void exited(qemu_plugin_id_t id, void *data)
+{
+	(void)id;
+	(void)data;
+	on_ending();
+}
+
+static void exited_7(void *data)
+{
+	(void)data;
+	on_ending();
+}
+
+static void was_reset(qemu_plugin_id_t id)
+{
+	(void)id;
+	on_reset();
+}
+
+static void was_reset_7(void *data)
+{
+	(void)data;
+	on_reset();
+}
+
+/* Older versions ignore a third argument. */
+void qemu_on_translation(void (*call)(struct qemu_plugin_tb *tb))
+{
+	on_translation = call;
+	register_translation(own, qemu_plugin_version < 7 ? (void *)translated : (void *)translated_7, NULL);
+}
+
+void qemu_on_exit(void (*call)(void))
+{
+	on_ending = call;
+	register_exit(own, qemu_plugin_version < 7 ? (void *)exited : (void *)exited_7, NULL);
+}
+
+void qemu_reset(void (*call)(void))
+{
+	on_reset = call;
+	reset(own, qemu_plugin_version < 7 ? (void *)was_reset : (void *)was_reset_7, NULL);
 }
 
 size_t qemu_instruction_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t limit)

@@ -4,7 +4,8 @@
  *
  * Version 1 (up to QEMU 8.x) adds inline to a plain pointer and shows the bytes
  * of an instruction by pointer; since version 2 inline operations go to
- * scoreboards, one element per vCPU; since version 3 the bytes are copied out.
+ * scoreboards, one element per vCPU; since version 3 the bytes are copied out;
+ * since version 7 (QEMU 11.1) all callbacks get data of the plugin's own.
  * The differences are looked up when the plugin is loaded, so that one binary
  * runs under all of them, and the build needs nothing of QEMU.
  */
@@ -54,20 +55,14 @@ enum {
 	QEMU_ALL = 3,
 };
 
-typedef void (*qemu_trans_cb)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
 typedef void (*qemu_exec_cb)(unsigned int vcpu, void *data);
 typedef void (*qemu_mem_cb)(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
-typedef void (*qemu_reset_cb)(qemu_plugin_id_t id);
-typedef void (*qemu_exit_cb)(qemu_plugin_id_t id, void *data);
 
 /* The same in all versions. */
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_trans_cb cb);
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, qemu_exec_cb cb, int flags, void *data);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qemu_exec_cb cb, int flags, void *data);
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, qemu_mem_cb cb, int flags, int rw,
 				      void *data);
-void qemu_plugin_reset(qemu_plugin_id_t id, qemu_reset_cb cb);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, qemu_exit_cb cb, void *data);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
@@ -92,7 +87,11 @@ struct counters {
 /* A function of this process by its name, such as one that QEMU exports and its plugin interface lacks: false if none. */
 bool qemu_find(void *function, const char *name);
 
-bool qemu_adapt(const qemu_info_t *info, unsigned int *vcpus);
+bool qemu_adapt(qemu_plugin_id_t id, const qemu_info_t *info, unsigned int *vcpus);
+
+void qemu_on_translation(void (*call)(struct qemu_plugin_tb *tb));
+void qemu_on_exit(void (*call)(void));
+void qemu_reset(void (*call)(void));	/* drops all callbacks and all translated code */
 
 /* From now on counters are added to by callbacks, which see where counters point to when they are called. */
 void qemu_count_by_callbacks(void);

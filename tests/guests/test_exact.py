@@ -233,3 +233,6 @@ def test_a_qemu_that_cannot_end_turns_is_named_with_what_it_lacks(tmp_path: Path
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "exports.so", source], check=True)
     new = Qemu(path=str(tmp_path / "exports.so"), version="10.0.2", numbers=(10, 0))
     assert exact.missing_for_contention(new, needs) == []
+    newer = Qemu(path=new.path, version="11.1.3", numbers=(11, 1))
+    (lacks,) = exact.missing_for_contention(newer, needs)
+    assert lacks.startswith("version 10.0 or older, because newer ones")
