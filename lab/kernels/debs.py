@@ -1,8 +1,8 @@
 """Kernels from a distributor's packages (`deb:` specs): found with apt, downloaded and unpacked, never installed.
 
 Up to 6.18, Debian's kernel is in `linux-image-RELEASE`. From 6.19 on, that package is empty and depends on
-`linux-binary-RELEASE`, which has the kernel; its kconfig is in `linux-base-RELEASE`. From 7.2 on, all of it is below
-`/usr/lib/modules/RELEASE` instead of `/boot`.
+`linux-binary-RELEASE`, which has the kernel; its kconfig is in `linux-base-RELEASE`, its modules are in
+`linux-modules-RELEASE`. From 7.2 on, all of it is below `/usr/lib/modules/RELEASE` instead of `/boot`.
 """
 
 from __future__ import annotations
@@ -83,10 +83,11 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
         if not any(images(folder)):
             raise UserError(f"the package {self.package} contains no kernel", hint="name a linux-image package")
         if binary := _BINARY.fullmatch(self.package):
-            base = DebSource(package=f"linux-base-{binary[1]}", version=self.version, architecture=self.architecture)
-            # Suites keep it for fewer versions than the kernel itself.
-            if base._is_in(lists):
-                lists.download(base.label, folder, hint=hint)
+            for kind in ("base", "modules"):
+                part = msgspec.structs.replace(self, package=f"linux-{kind}-{binary[1]}")
+                # Suites keep it for fewer versions than the kernel itself.
+                if part._is_in(lists):
+                    lists.download(part.label, folder, hint=hint)
 
     def _is_in(self, lists: PackageLists) -> bool:
         return any(offer.version == self.version for offer in lists.offers([self.package]))

@@ -232,14 +232,15 @@ def test_no_network_leaves_nothing(apt: Path) -> None:
     assert source.fetch().is_dir()
 
 
-def test_the_kernel_of_7_2_is_among_its_modules_and_its_kconfig_in_a_package_of_its_own(apt: Path) -> None:
+def test_the_kernel_of_7_2_is_among_its_modules_which_have_a_package_of_their_own_as_its_kconfig(apt: Path) -> None:
     source = resolve("7.2")
     kernel = source.obtain(quiet())
-    assert asked(apt) == ["linux-binary-7.2.12-cloud-amd64=7.2.12-1", "linux-base-7.2.12-cloud-amd64=7.2.12-1"]
+    assert asked(apt) == [f"linux-{part}-7.2.12-cloud-amd64=7.2.12-1" for part in ("binary", "base", "modules")]
     folder = source.fetch() / "usr" / "lib" / "modules" / "6.12.1-test"
     assert (kernel.bzimage, kernel.config) == (folder / "vmlinuz", folder / "config")
     assert kernel.symbols == folder / "System.map"
-    assert modules_of(folder / "vmlinuz", kernel.release) == folder
+    assert modules_of(folder / "vmlinuz", kernel.release) == folder == kernel.modules
+    assert (folder / "kernel" / "fs" / "xfs.ko").exists()
     assert list(downloaded()) == [folder / "vmlinuz"]
     assert "linux-binary-7.2.12-cloud-amd64" in " ".join(source.provenance(apt)) and (apt / "config").exists()
 
