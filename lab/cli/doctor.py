@@ -34,9 +34,8 @@ _AS_ROOT = f"as root, run `{shlex.quote(sys.executable)} -m lab doctor --install
 def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool, check: bool, as_json: bool) -> int:
     """Check this machine for every mode, with a remedy for each missing thing. Exits 4 if something is missing.
 
-    --install needs root or sudo. For vCPUs that contend it also unpacks QEMU of the release's backports into the
-    cache. --fix and --restore need root (or sudo without a password), and exit 4 if nothing could be set or a switch
-    refused.
+    --install needs root or sudo. For vCPUs that contend it also unpacks QEMU 10.0 into the cache. --fix and --restore
+    need root (or sudo without a password), and exit 4 if nothing could be set or a switch refused.
 
     \b
     Examples:
@@ -64,7 +63,7 @@ def doctor(qemu: str, install: bool, fix: bool, without_smt: bool, restore: bool
 
 
 def _install(qemu: str) -> None:
-    """Install the missing packages, and QEMU of the backports if the host's own cannot end turns."""
+    """Install the missing packages, and QEMU 10.0 if the host's own cannot end turns."""
     password = _password() if (needed := set_up.needs_packages()) else None
     with Progress() as progress:
         if needed:

@@ -1,6 +1,6 @@
-"""QEMU of the backports of the host's release, unpacked in the lab's cache; the host's own QEMU stays unchanged.
+"""QEMU 10.0 for the host's release, unpacked in the lab's cache; the host's own QEMU stays unchanged.
 
-A backport is made for the libraries of its release, which the host's own QEMU has brought.
+On Debian 12 it is a backport. It needs the libraries of the release, which the host's own QEMU has brought.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from lab.core.errors import HostFailed
 from lab.core.locks import make_once
 from lab.core.process import CommandFailed, run
 from lab.core.progress import Progress
-from lab.kernels.package_lists import SUITES, all_suites
+from lab.kernels.package_lists import all_suites
 
 _PACKAGES = ("qemu-system-x86", "qemu-system-data", "seabios")
 _FIRMWARE = ("usr/share/qemu", "usr/share/seabios")
+_SUITES = {"bookworm": "bookworm-backports", "trixie": "trixie"}
+"""The suite with QEMU 10.0 for each release."""
 
 
 def suite() -> str | None:
-    """The backports of the host's release; None if the lab knows none."""
+    """The suite with QEMU 10.0 for the host's release; None if the lab knows none."""
     try:
-        release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+        return _SUITES.get(platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
     except OSError:
         return None
-    return name if (name := f"{release}-backports") in SUITES else None
 
 
 def _top() -> Path:
@@ -47,10 +48,10 @@ def firmware(program: str) -> list[str]:
 
 
 def install(progress: Progress) -> None:
-    """Download and unpack QEMU; `HostFailed` if the release has no backports, or QEMU does not run here."""
+    """Download and unpack QEMU; `HostFailed` if the release has none of that version, or QEMU does not run here."""
     name = suite()
     if name is None:
-        raise HostFailed("this release has no backports of QEMU that the lab knows", hint="name a QEMU by --qemu")
+        raise HostFailed("this release has no QEMU 10.0 that the lab knows", hint="name a QEMU by --qemu")
     make_once(_top() / name, lambda folder: _unpack(name, folder, progress), progress=progress)
 
 

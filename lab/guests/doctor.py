@@ -138,7 +138,7 @@ def install(password: str | None = None) -> None:
 
 
 def add_contention(qemu: str, progress: Progress) -> None:
-    """Unpack QEMU of the backports beside the host's, if that cannot end turns and there are backports."""
+    """Unpack QEMU 10.0 beside the host's, if that cannot end turns and the release has one."""
     if backports.suite() and _contention(qemu).state != "ok":
         backports.install(progress)
 

@@ -63,11 +63,13 @@ _FIRST_OPTIONS = "ffef0ddd42bb9be7423631fb1836635685119ca1055e4c8a1132cf2dfd6c88
 class Contention(Record, frozen=True, kw_only=True):
     """Turns of vCPUs that contend. quantum: modelled cycles of a turn. symbols: the functions of QEMU that end turns.
 
+    qemu_maximum: the newest QEMU that is known to repeat its numbers.
     least_shift: the smallest `shift` with which such guests boot.
     """
 
     quantum: int
     qemu_minimum: tuple[int, int]
+    qemu_maximum: tuple[int, int]
     symbols: tuple[str, ...]
     least_shift: int
 
@@ -276,10 +278,6 @@ def sandbox(qemu: str) -> tuple[str, ...]:
     return options
 
 
-_REPEATED = (10, 0)
-"""The newest QEMU that is known to repeat the numbers of vCPUs that contend. 11.1.3 was seen not to."""
-
-
 def missing_for_contention(qemu: Qemu, needs: Contention) -> list[str]:
     """Name the parts that a QEMU lacks to have vCPUs contend: its version, and functions that it does not export."""
     from elftools.common.exceptions import ELFError
@@ -287,10 +285,9 @@ def missing_for_contention(qemu: Qemu, needs: Contention) -> list[str]:
     from elftools.elf.sections import SymbolTableSection
 
     lacks = []
-    if qemu.numbers < needs.qemu_minimum:
-        lacks.append("version {}.{} or newer".format(*needs.qemu_minimum))
-    if qemu.numbers > _REPEATED:
-        lacks.append("version {}.{} or older, because newer ones give other numbers each time".format(*_REPEATED))
+    if not needs.qemu_minimum <= qemu.numbers <= needs.qemu_maximum:
+        ends = dict.fromkeys("{}.{}".format(*numbers) for numbers in (needs.qemu_minimum, needs.qemu_maximum))
+        lacks.append(f"version {' to '.join(ends)}")
     try:
         with Path(qemu.path).open("rb") as file:
             section = ELFFile(file).get_section_by_name(".dynsym")
@@ -304,7 +301,7 @@ def missing_for_contention(qemu: Qemu, needs: Contention) -> list[str]:
 def find_qemu(command: str = QEMU, guests: Architecture | None = None, *, contends: bool = False) -> Qemu:
     """The QEMU to use for guests of an architecture.
 
-    contends: their vCPUs do. If the host's own QEMU cannot end turns, it is that of the backports beside it.
+    contends: their vCPUs do. If the host's own QEMU cannot have that, it is the one unpacked beside it.
     `HostFailed` when it is missing, does not run, is too old to count instructions right, or lacks something needed.
     """
     guests = guests or architecture.load()

@@ -35,13 +35,13 @@ def offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     own.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     monkeypatch.setattr(
-        exact, "missing_for_contention", lambda qemu, _: [] if qemu.numbers >= (10, 0) else ["version 10.0 or newer"]
+        exact, "missing_for_contention", lambda qemu, _: [] if qemu.numbers == (10, 0) else ["version 10.0"]
     )
     return words
 
 
 def test_vcpus_that_contend_have_the_qemu_beside_the_hosts(offered: list[str], tmp_path: Path) -> None:
-    with pytest.raises(HostFailed, match=r"/bin/qemu-system-x86_64 has: version 10\.0 or newer") as caught:
+    with pytest.raises(HostFailed, match=r"/bin/qemu-system-x86_64 has: version 10\.0") as caught:
         exact.find_qemu(contends=True)
     assert caught.value.hint and "`lab doctor --install`, which unpacks that of bookworm-backports" in caught.value.hint
     for _ in range(2):
@@ -65,5 +65,15 @@ def test_a_qemu_that_does_not_run_here_is_not_kept(
         backports.install(Progress())
     assert not list((tmp_path / "qemu").glob("[!.]*"))
     monkeypatch.setattr(backports, "suite", lambda: None)
-    with pytest.raises(HostFailed, match="has no backports"):
+    with pytest.raises(HostFailed, match="has no QEMU 10"):
         backports.install(Progress())
+
+
+@pytest.mark.parametrize(
+    ("release", "suite"), [("bookworm", "bookworm-backports"), ("trixie", "trixie"), ("forky", None), ("", None)]
+)
+def test_the_suite_is_that_with_the_qemu_that_repeats_its_numbers(
+    monkeypatch: pytest.MonkeyPatch, release: str, suite: str | None
+) -> None:
+    monkeypatch.setattr(backports.platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": release})
+    assert backports.suite() == suite
