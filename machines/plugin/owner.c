@@ -63,7 +63,8 @@ static bool can_read(void)
 
 	if (!asked)
 		can = qemu_find(&make_bytes, "g_byte_array_new") && qemu_find(&set_length, "g_byte_array_set_size") &&
-		      qemu_find(&register_size, "g_array_get_element_size") && qemu_find(&find_registers, "qemu_plugin_get_registers") &&
+		      qemu_find(&register_size, "g_array_get_element_size") &&
+		      qemu_find(&find_registers, "qemu_plugin_get_registers") &&
 		      qemu_find(&read_register, "qemu_plugin_read_register");
 	asked = true;
 	return can;

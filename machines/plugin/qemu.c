@@ -42,13 +42,14 @@ bool qemu_find(void *function, const char *name)
 /* Version 7 shows by no name of its own, but by QEMU's version. */
 static bool has_version_7(void)
 {
-	struct {
+	struct version {
 		int64_t major, minor, micro;
-	} **(*version)(void *error);
+	} **(*query)(void *error), *qemu;
 
-	if (!qemu_find(&version, "qmp_query_version"))
+	if (!qemu_find(&query, "qmp_query_version"))
 		return false;
-	return (*version(NULL))->major > 11 || ((*version(NULL))->major == 11 && (*version(NULL))->minor >= 1);
+	qemu = *query(NULL);
+	return qemu->major > 11 || (qemu->major == 11 && qemu->minor >= 1);
 }
 
 /* QEMU refuses a plugin older than its oldest supported version, so claim the newest that is recognised. */

@@ -243,8 +243,24 @@ def test_the_price_of_a_move_leaves_the_key_of_a_machine() -> None:
 def test_bytes_of_a_string_that_began_before_the_window_have_no_block(
     tmp_path: Path, aside: list[str], unprofiled: int
 ) -> None:
-    source, folder = Path(__file__).with_name("string_parts.c"), data_folder("machines") / "plugin"
-    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-no-pie", "-Wl,--unresolved-symbols=ignore-all"]
-    subprocess.run(["gcc", *flags, f"-I{folder}", "-o", tmp_path / "parts", source], check=True)
-    done = subprocess.run([tmp_path / "parts", *aside], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [without_qemu(tmp_path, "string_parts.c"), *aside], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == [str(unprofiled), "300"], "bytes without a block, cycles"
+
+
+@pytest.mark.parametrize(("numbers", "claimed"), [((7, 2), 1), ((11, 0), 6), ((11, 1), 7), ((12, 0), 7)])
+def test_callbacks_are_those_of_the_version(tmp_path: Path, numbers: tuple[int, int], claimed: int) -> None:
+    major, minor = numbers
+    program = without_qemu(tmp_path, "plugin_versions.c", f"-DMAJOR={major}", f"-DMINOR={minor}", "-rdynamic")
+    done = subprocess.run([program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(claimed), "translation", "exit", "reset"]
+
+
+def without_qemu(folder: Path, source: str, *more: str) -> Path:
+    """A program of a part of the plugin, with what QEMU would have."""
+    program, plugin_source = folder / "program", data_folder("machines") / "plugin"
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-no-pie", *more]
+    flags += [f"-I{plugin_source}", "-Wl,--unresolved-symbols=ignore-all"]
+    subprocess.run(["gcc", *flags, "-o", program, Path(__file__).with_name(source), "-ldl"], check=True)
+    return program
