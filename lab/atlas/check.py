@@ -67,10 +67,10 @@ def check(atlas: Atlas, plan: AtlasPlan, wanted: Sequence[Wanted], work: Work) -
 
     `UserError` for an atlas of another model version: its numbers differ for a reason that is known.
     """
-    if atlas.model_version != model_version.current():
+    here = model_version.current(case.selection for case in atlas.cases)
+    if atlas.model_version != here:
         raise UserError(
-            f"the atlas is of model version {atlas.model_version}, guests of this lab are of "
-            f"{model_version.current()}: nothing to compare",
+            f"the atlas is of model version {atlas.model_version}, guests here are of {here}: nothing to compare",
             hint="--data names another atlas, such as the newer ARCHITECTURE.next.json beside it",
         )
     found = []

@@ -136,7 +136,7 @@ def progress(complete: Atlas, growing: Atlas) -> str:
     """A line with the progress of the newer atlas beside a complete one, and the reasons why its numbers differ."""
     number = growing.model_version
     ids = {column.id for atlas in (complete, growing) for column in atlas.columns}
-    why = model_version.reasons(complete.model_version, number)
+    why = model_version.reasons(complete.model_version, number, [case.selection for case in growing.cases])
     said = f"Model version {number}: {len(growing.whole)} of {plural(len(ids), 'column')} measured so far"
     return f"{said} ({why})" if why else said
 

@@ -118,7 +118,7 @@ def _folder(plan: BisectPlan, progress: Progress) -> Path:
         exact.find_qemu(plan.qemu, guests, contends=workload.contends),
         exact.exact_machine(guests.name),
         image.obtain(progress, packages=workload.packages, guests=guests.name)[0].sha256,
-        instrument.identity if instrument else "none",
+        instrument.of(workload.name).identity if instrument else "none",
     ]
     return paths.cache_dir("steps", records.digest(conditions_)[:24])
 

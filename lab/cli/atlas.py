@@ -105,7 +105,7 @@ def _grow(
     plan: atlas_plan.AtlasPlan, guests: str, only: tuple[str, ...], file: Path, work: Work, *, anew: bool
 ) -> None:
     """Measure the cells that the columns of an architecture lack, and write its atlas."""
-    place = Place(plan=plan, guests=guests, version=model_version.current())
+    place = Place(plan=plan, guests=guests, version=model_version.current(plan.selections(guests)))
     found = atlas_plan.columns(plan, guests, work.progress)
     wanted = atlas_plan.by_interest(atlas_plan.chosen(found, only))
     if not wanted:

@@ -203,6 +203,7 @@ def _bench(
     model = workload.model_for(plan.model)
     turns_only = workload.contends and model == "none" and plan.model == "auto"
     instrument = load_instrument(plan.machine, "tlb" if turns_only else model)
+    instrument = instrument and instrument.of(workload.name)
     if workload.contends:
         if instrument is None:
             raise UserError(f"{workload.name}: vCPUs that contend need a cost model", hint="leave out --model none")

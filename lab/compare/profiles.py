@@ -192,6 +192,7 @@ def kept(folder: Path, case: CaseResult, machine: str | None, model: str | None)
     if model not in (None, kind):
         return None
     wanted = plugin.load_instrument(machine, kind)
+    wanted = wanted and wanted.of(case.workload)
     needed = exact.exact_machine().contention
     if wanted is not None and needed is not None and shape.contends:
         wanted = wanted.contending(needed.quantum)

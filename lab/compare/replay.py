@@ -84,7 +84,7 @@ def environment_changes(then: ResultEnvironment, now: ResultEnvironment) -> list
         return []
     facts = ("qemu", "machine", "cpu", "shift", "cmdline", "settings")
     names = [name for name in facts if getattr(then, name) != getattr(now, name)]
-    if version := model_version.changes(then.model_version):
+    if version := model_version.changes(then.model_version, now.guests):
         names.append(version)
     before, after = map(_guest_facts, (then, now))
     if of_guests := [name for name in before if before[name] != after.get(name)]:

@@ -154,7 +154,7 @@ class ResultEnvironment(Record, frozen=True, kw_only=True):
     def around(cls, guests: dict[str, GuestShape], image: str, **facts: Any) -> Self:
         """The environment of guests of these shapes. image: its SHA-256."""
         fingerprint = records.digest({name: shape.fingerprint for name, shape in guests.items()})[:16]
-        version = model_version.current()
+        version = model_version.current(guests)
         return cls(fingerprint=fingerprint, image=image, lab=__version__, guests=guests, model_version=version, **facts)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cache
 
 from lab.core import toml
@@ -11,10 +13,18 @@ from lab.core.records import Record
 
 
 class ModelVersion(Record, frozen=True, kw_only=True):
-    """One version, and the reason why its numbers differ from those of the version before."""
+    """One version, and the reason why its numbers differ from those of the version before.
+
+    workloads: the workloads whose numbers differ; all without any.
+    """
 
     number: int
     reason: str
+    workloads: tuple[str, ...] = ()
+
+    def is_about(self, workloads: Iterable[str]) -> bool:
+        """True if guests of some workloads have other numbers since. workloads: names, or selections of their cases."""
+        return not self.workloads or any(re.split("[@:]", name)[0] in self.workloads for name in workloads)
 
 
 class _File(Record, frozen=True, kw_only=True):
@@ -34,23 +44,26 @@ def history() -> tuple[ModelVersion, ...]:
     return tuple(versions)
 
 
-def current() -> int:
-    """The version of the numbers that guests of this lab give."""
-    return history()[-1].number
+def current(workloads: Iterable[str]) -> int:
+    """The version of the numbers that guests of some workloads give here."""
+    names = list(workloads)
+    return max(one.number for one in history() if one.is_about(names))
 
 
-def reasons(then: int, now: int) -> str:
+def reasons(then: int, now: int, workloads: Iterable[str]) -> str:
     """The reasons why numbers of two versions differ, the older one first; empty if that is not known."""
-    return "; ".join(one.reason for one in history() if 0 < then < one.number <= now)
+    names = list(workloads)
+    return "; ".join(one.reason for one in history() if 0 < then < one.number <= now and one.is_about(names))
 
 
-def changes(then: int) -> str:
+def changes(then: int, workloads: Iterable[str]) -> str:
     """The difference between a stored version and this lab's, with the reasons; empty without any.
 
     then: the stored one; 0 for results that were stored before versions were.
     """
-    now = current()
+    names = list(workloads)
+    now = current(names)
     if then == now:
         return ""
-    why = reasons(then, now)
+    why = reasons(then, now, names)
     return f"model version {then or 'unknown'} then, {now} here" + (f": {why}" if why else "")

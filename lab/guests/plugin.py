@@ -395,6 +395,7 @@ class Instrument:
     """The plugin as a comparison uses it: with a machine, and the extent of the model.
 
     brackets: None for the choice by the guest's programs.
+    version: the model version of the numbers of its guests.
     quantum: cycles of a turn of vCPUs that contend (docs/contention.md); 0 for QEMU's own turns.
     chains: True to record the calls that led to each block, which changes no number.
     """
@@ -402,9 +403,14 @@ class Instrument:
     library: Path
     machine: Machine
     model: Model
+    version: int = 0
     brackets: Brackets | None = None
     quantum: int = 0
     chains: bool = False
+
+    def of(self, workload: str) -> Self:
+        """The instrument of a workload's guests."""
+        return replace(self, version=model_version.current([workload]))
 
     def contending(self, quantum: int) -> Self:
         """The instrument of guests whose vCPUs contend; `UserError` if the machine has no costs for that."""
@@ -423,7 +429,7 @@ class Instrument:
 
         The version of the numbers stands for the plugin's sources: an edit that changes no number keeps it.
         """
-        version = f"v{model_version.current()}"
+        version = f"v{self.version}"
         if self.model is Model.COUNT:
             return f"{self.model} {version}"
         name = f"{self.model} {self.machine.name} {self.machine.key[:8]} {version}"

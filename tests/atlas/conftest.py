@@ -30,7 +30,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
 
     def prepare(formula: Any = plain, **more: Any) -> tuple[FakeGuests, Place, list[PlannedColumn]]:
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula, **more))
-        monkeypatch.setattr(model_version, "current", lambda: 1)
+        monkeypatch.setattr(model_version, "current", lambda workloads: 1)
         monkeypatch.setattr("lab.compare.measurement.load_instrument", lambda machine, model: FakeInstrument(machine))
         monkeypatch.setattr(columns, "require_fixed_work", lambda ready: None)
         monkeypatch.setattr(profiles, "of_guest", lambda guest, root: {one.name: None for one in guest.cases})

@@ -225,7 +225,7 @@ def test_cells_of_another_version_are_not_called_different(setup: Setup) -> None
     guests, place, found = setup()
     atlas = replace(measured(place, found), model_version=2)
     guests.calls.clear()
-    with pytest.raises(UserError, match="of model version 2, guests of this lab are of 1"):
+    with pytest.raises(UserError, match="of model version 2, guests here are of 1"):
         check.check(atlas, place.plan, [check.Wanted(atlas.cases[0], atlas.columns[1])], quiet())
     assert guests.calls == []
 

@@ -42,7 +42,7 @@ class Lab:
 
     def raise_version(self, version: int) -> None:
         """Guests give other numbers from here on."""
-        self.patch.setattr(model_version, "current", lambda: version)
+        self.patch.setattr(model_version, "current", lambda workloads: version)
         self.patch.setattr(FakeInstrument, "identity", f"tlb some-machine 12345678 v{version}")
         self.guests.formula = lambda arm, seed, case: 100.0 * version + seed
 

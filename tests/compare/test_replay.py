@@ -108,7 +108,7 @@ def test_a_result_from_before_versions_replays_and_says_so(stored: Stored) -> No
     now = stored.result.environment
     stored.change(before_versions(now))
     again = stored.replay()
-    unknown = f"model version unknown then, {model_version.current()} here"
+    unknown = f"model version unknown then, {stored.result.environment.model_version} here"
     assert (again.environment, again.differences) == ([unknown], [])
     stored.rewrite("init")
     assert stored.replay().environment == [unknown, "guests (initrd_sha256)"]

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -74,6 +74,10 @@ class FakeInstrument:
 
     def __init__(self, machine: str | None = None) -> None:
         self.machine = hardware.load(machine or hardware.DEFAULT)
+
+    def of(self, workload: str) -> Self:
+        """The same for every workload."""
+        return self
 
 
 class Broken(Exception):

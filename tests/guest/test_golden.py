@@ -21,6 +21,7 @@ from .golden import Cells, Table
 
 pytestmark = pytest.mark.guest
 
+VERSION = model_version.history()[-1].number
 PROBE = {
     Model.COUNT: ("loads 64 3", "strings 777 5", "strings 8192 3", "chase 8", "classes 40"),
     Model.TLB: ("loads 1 100", "loads 64 3", "loads 512 2", "loads 4096 2", "huge 20", "strings 777 5",
@@ -92,7 +93,7 @@ def _recorded(request: pytest.FixtureRequest) -> None:
         return
     probed, document, contended = map(request.getfixturevalue, ("of_probe", "document", "contended"))
     table = Table(
-        version=model_version.current(),
+        version=VERSION,
         surroundings={"package": surroundings(document), "contended": surroundings(contended)},
         probe=probed,
         package=cells_of(document, METRICS),
@@ -103,7 +104,7 @@ def _recorded(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.smoke
 def test_programs_counted_by_hand_have_the_numbers_of_the_table(of_probe: Cells) -> None:
-    why = golden.complaint(golden.load(), model_version.current(), "probe", of_probe)
+    why = golden.complaint(golden.load(), VERSION, "probe", of_probe)
     assert not why, why
 
 
@@ -121,5 +122,5 @@ def compare(part: str, around: dict[str, str], measured: Cells) -> None:
     table = golden.load()
     if moved := golden.moved(table, part, around):
         pytest.skip(f"the table's numbers are of another environment: {moved}")
-    why = golden.complaint(table, model_version.current(), part, measured)
+    why = golden.complaint(table, VERSION, part, measured)
     assert not why, why

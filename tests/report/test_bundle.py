@@ -399,7 +399,8 @@ def test_a_plugin_of_the_same_version_is_the_labs_own(
 ) -> None:
     told, _ = modelled(tmp_path)
     assert told.plugin
-    version = model_version.current() + (not same_version)
+    guests = contents.load(bundle).result.environment.guests
+    version = model_version.current(guests) + (not same_version)
     told = msgspec.structs.replace(told, plugin=msgspec.structs.replace(told.plugin, model_version=version))
     opened = msgspec.structs.replace(contents.load(bundle), bundle=told, folder=tmp_path)
     monkeypatch.setattr(plugin, "obtain", lambda: tmp_path / "own")
@@ -410,7 +411,7 @@ def test_a_plugin_of_the_same_version_is_the_labs_own(
     else:
         with pytest.raises(UserError, match="another cost plugin"):
             bundle_replay._library(opened, tmp_path, asked())
-        assert changes == [f"{model_version.changes(version)} (the bundle's plugin was run)"]
+        assert changes == [f"{model_version.changes(version, guests)} (the bundle's plugin was run)"]
 
 
 def test_options_of_a_bundle_are_not_for_results(report: StoredComparison, capsys: pytest.CaptureFixture[str]) -> None:

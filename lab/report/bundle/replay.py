@@ -81,7 +81,8 @@ def _changed_environment(opened: BundleFolder, qemu: Qemu) -> list[str]:
     facts = [("qemu", then.qemu, qemu.version), ("lab", then.lab, __version__)]
     changed = [f"{name} ({before} then, {now} here)" for name, before, now in facts if before != now]
     if opened.bundle.plugin and not _same_plugin(opened):
-        changed.append(f"{model_version.changes(opened.bundle.plugin.model_version)} (the bundle's plugin was run)")
+        why = model_version.changes(opened.bundle.plugin.model_version, then.guests)
+        changed.append(f"{why} (the bundle's plugin was run)")
     return changed
 
 
@@ -96,7 +97,7 @@ def _same_sources(opened: BundleFolder) -> bool:
 def _same_plugin(opened: BundleFolder) -> bool:
     """True if this lab's plugin promises the numbers of the bundle's."""
     version = opened.bundle.plugin.model_version if opened.bundle.plugin else 0
-    return version == model_version.current() or _same_sources(opened)
+    return version == model_version.current(opened.result.environment.guests) or _same_sources(opened)
 
 
 def _library(opened: BundleFolder, scratch: Path, options: ReplayOptions) -> Path | None:

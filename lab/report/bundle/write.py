@@ -305,7 +305,8 @@ def _plugin(folder: Path, plan: Plan, benches: Sequence[Bench]) -> Plugin | None
     (folder / "machines").mkdir()
     shutil.copyfile(hardware.path_of(plan.machine or hardware.DEFAULT), folder / machine)
     sources = records.digest(compilers.source_digests(target))
-    return Plugin(sources=sources, machine=machine, model_version=model_version.current())
+    version = model_version.current(bench.workload.name for bench in benches)
+    return Plugin(sources=sources, machine=machine, model_version=version)
 
 
 def _expected(result: Path, part: _Part) -> ExpectedGuest:
