@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -103,11 +102,7 @@ class Ended:
 
 def load() -> Table:
     """Read the table."""
-    rows = tomllib.loads(TABLE.read_text())
-    shards = [
-        {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows["shard"]
-    ]
-    return Table(part=tuple(Part(**row) for row in rows["part"]), shard=tuple(Shard(**row) for row in shards))
+    return msgspec.toml.decode(TABLE.read_bytes(), type=Table)
 
 
 # ---- processes

@@ -22,6 +22,20 @@ def _shard(name: str, *paths: str) -> Shard:
 TABLE = Table(part=(), shard=(_shard("a", "lab/a/", "docs/"), _shard("b", "lab/b/"), _shard("c", "lab/c.py")))
 
 
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a store of the test's own."""
+    monkeypatch.setattr(suite, "STORE", tmp_path / "store")
+    for name in ("LAB_TEST_PASSED", "LAB_TEST_RECORD", "LAB_TEST_DEADLINE", "LAB_REQUIRE_BROWSER"):
+        monkeypatch.setenv(name, "")  # and so restored
+    return tmp_path
+
+
+def _in(folder: Path) -> Shard:
+    """A shard of the tests in a folder."""
+    return Shard(name="own", tests=(str(folder),), marks="not guest", minutes=1, paths=(), workers=1)
+
+
 def test_changed_paths_ask_for_shards_and_the_commit_for_one_more() -> None:
     asked = suite.asked_for(TABLE, ["docs/index.md", "lab/c.py", "README.md"])
     assert [one.name for one in asked] == ["a", "c"]
@@ -87,32 +101,24 @@ def test_a_part_that_takes_too_long_fails(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_test_that_goes_on_after_the_deadline_is_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(suite, "STORE", tmp_path / "store")
     monkeypatch.setattr(suite, "LAST_TEST_S", 5.0)
-    for name in ("LAB_TEST_PASSED", "LAB_TEST_RECORD", "LAB_TEST_DEADLINE", "LAB_REQUIRE_BROWSER"):
-        monkeypatch.setenv(name, "")  # and so restored
-    (tmp_path / "test_long.py").write_text("import time\ndef test_long():\n    time.sleep(600)\n")
-    long = Shard(name="long", tests=(str(tmp_path),), marks="not guest", minutes=1, paths=(), workers=1)
-    ended = suite.shard(long, tmp_path, time.monotonic())
+    (stored / "test_long.py").write_text("import time\ndef test_long():\n    time.sleep(600)\n")
+    ended = suite.shard(_in(stored), stored, time.monotonic())
     assert (ended.status, ended.counts) == (0, {}) and ended.seconds < 60
     assert "cut off" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_what_a_lost_machine_left_runs_once_more(
-    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    times: int, stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(suite, "STORE", tmp_path / "store")
-    for name in ("LAB_TEST_PASSED", "LAB_TEST_RECORD", "LAB_TEST_DEADLINE", "LAB_REQUIRE_BROWSER"):
-        monkeypatch.setenv(name, "")  # and so restored
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # in whose processes nothing is recorded
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
-    (tmp_path / "test_machine.py").write_text(_LOST.format(found=str(tmp_path / "found"), status=suite.MACHINE_LOST))
-    lost = Shard(name="lost", tests=(str(tmp_path),), marks="not guest", minutes=1, paths=(), workers=1)
-    (tmp_path / "found").write_text(str(times))
-    ended = suite.shard(lost, tmp_path)
+    (stored / "conftest.py").write_text("from tests.conftest import *\n")
+    (stored / "test_machine.py").write_text(_LOST.format(found=str(stored / "found"), status=suite.MACHINE_LOST))
+    (stored / "found").write_text(str(times))
+    ended = suite.shard(_in(stored), stored)
     said = capsys.readouterr().out
     assert ended.status == (0 if times == 1 else suite.MACHINE_LOST), said
     assert said.count("the console's end") == times and "1 of its tests had passed before" in said
