@@ -1,10 +1,12 @@
-"""`lab ab`: exit status, several architectures, and `--watch`."""
+"""`lab ab` with guests that never boot: exit status, its document, replays, and `--watch`."""
 
 import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 
 from lab.cli import ab, main
@@ -16,41 +18,30 @@ from lab.workloads import selection
 from lab.workloads.selection import Suite
 
 from ..fakes import kernel_image
-from ..fakes.build import own_folders
-from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, plan, pretend, write_workload
+from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, alike, plan, pretend, slower_large, write_workload
 from ..fakes.result import case, result
 from ..fakes.work import quiet
 
-
-def asked(**more: object) -> ComparisonRequest:
-    values = {"base": "v1", "test": "v2", "workload": ("alloc-burst:layout-4632k",), **more}
-    return msgspec.convert(values, ComparisonRequest)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
-def slower_large(arm: str, seed: int, case: str) -> float:
-    """The case `large` is worse."""
-    return (100.0 if arm == "base" or case == "small" else 50.0 + seed) + seed
+def unsure(arm: str, seed: int, case: str) -> float:
+    return 100.0 if arm == "base" else 100.0 + (-1) ** seed * (1.3 + seed / 100)
 
 
-def compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *more: str) -> int:
-    """Compare two kernels by the cases `small`, which raises an error, and `large`, which is worse."""
-
-    def formula(arm: str, seed: int, case: str) -> float:
-        if case == "small":
-            raise error
-        return slower_large(arm, seed, case)
-
-    return compare(tmp_path, monkeypatch, formula, "-w", write_workload(tmp_path / "mine"), *more)
-
-
-def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formula: Formula, *more: str) -> int:
-    """Compare two kernel files in guests that a formula stands for."""
-    own_folders(monkeypatch, tmp_path)
-    pretend(monkeypatch, tmp_path, FakeGuests(formula))
+@pytest.fixture
+def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run `lab ab` on two kernel files; the first argument is the guests' formula."""
+    workload = write_workload(tmp_path / "mine")
     for name in ("base", "test"):
-        (tmp_path / name).write_bytes(kernel_image.empty())
-    arms = [f"file:{tmp_path}/base", f"file:{tmp_path}/test"]
-    return main.run(["ab", *arms, "--json", *more])
+        (tmp_path / name).write_bytes(kernel_image.empty() + name.encode())
+
+    def run(formula: Formula, *words: str) -> int:
+        pretend(monkeypatch, tmp_path, FakeGuests(formula))
+        chosen = [] if "--suite" in words else ["-w", workload]
+        return main.run(["ab", f"file:{tmp_path}/base", f"file:{tmp_path}/test", *chosen, "--max-seeds", "6", *words])
+
+    return run
 
 
 class _Asked(Exception):
@@ -97,11 +88,40 @@ def test_options_that_contradict_each_other_are_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("formula", "words", "status"),
+    [
+        (alike, [], 0),
+        (slower_large, [], 0),
+        (slower_large, ["--fail-on", "regression"], 1),
+        (slower_large, ["--fail-on", "unknown, regression"], 1),
+        (slower_large, ["--fail-on", "improvement"], 0),
+        (alike, ["--fail-on", "regression", "--require-verdict"], 0),
+        (unsure, [], 0),
+        (unsure, ["--require-verdict"], 5),
+        (unsure, ["--fail-on", "unknown", "--require-verdict"], 1),
+    ],
+)
+def test_verdicts_and_statuses(compare: Callable[..., int], formula: Formula, words: list[str], status: int) -> None:
+    assert compare(formula, *words) == status
+
+
+def without_small(error: Exception) -> Formula:
+    """Guests in which the case `small` raises an error, and `large` is slower."""
+
+    def formula(arm: str, seed: int, case: str) -> float:
+        if case == "small":
+            raise error
+        return slower_large(arm, seed, case)
+
+    return formula
+
+
 @pytest.mark.parametrize("more", [(), ("--fail-on", "regression")])
 def test_a_case_that_failed_ends_with_status_4_and_the_others_are_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+    compare: Callable[..., int], capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
 ) -> None:
-    assert compare_with(tmp_path, monkeypatch, Broken("exited with status 3: no"), *more) == 4
+    assert compare(without_small(Broken("exited with status 3: no")), "--json", *more) == 4
     said = capsys.readouterr()
     small, large = json.loads(said.out)["cases"]
     assert (small["failed"]["arms"], small["failed"]["kind"]) == (["base", "test"], "workload")
@@ -110,22 +130,11 @@ def test_a_case_that_failed_ends_with_status_4_and_the_others_are_judged(
     assert message in said.err and "tries it again" in said.err
 
 
-@pytest.mark.parametrize("more", [(), ("-q",)])
-def test_a_quiet_comparison_prints_the_result_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
-) -> None:
-    assert compare(tmp_path, monkeypatch, slower_large, "-w", write_workload(tmp_path / "mine"), *more) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["verdict"] == "regression"
-    assert (said.err == "") == bool(more)
-
-
 @pytest.mark.parametrize(("more", "status"), [((), 0), (("--fail-on", "regression"), 1)])
 def test_a_case_that_a_kernel_lacks_is_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    more: tuple[str, ...], status: int,
-) -> None:  # fmt: skip
-    assert compare_with(tmp_path, monkeypatch, Unsupported("is not supported on this kernel: no"), *more) == status
+    compare: Callable[..., int], capsys: pytest.CaptureFixture[str], more: tuple[str, ...], status: int
+) -> None:
+    assert compare(without_small(Unsupported("is not supported on this kernel: no")), "--json", *more) == status
     document = json.loads(capsys.readouterr().out)
     small, large = document["cases"]
     assert (small["failed"]["kind"], large["verdict"]) == ("unsupported", "regression")
@@ -133,17 +142,85 @@ def test_a_case_that_a_kernel_lacks_is_no_failure(
 
 
 def test_a_suite_selects_its_cases_and_groups_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    compare: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine = write_workload(tmp_path / "mine")
+    mine = str(tmp_path / "mine")
     suite = Suite(name="tiny", description="d", groups={"big": (f"{mine}:large",), "rest": (f"{mine}:sm*",)})
     monkeypatch.setattr(selection, "suites", lambda: {"tiny": suite})
-    assert compare(tmp_path, monkeypatch, slower_large, "--suite", "tiny") == 0
+    assert compare(slower_large, "--suite", "tiny", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["suite"] == "tiny"
     assert [(case["case"], case["group"], case["verdict"]) for case in document["cases"]] == [
         ("large", "big", "regression"), ("small", "rest", "same"),
     ]  # fmt: skip
+
+
+def test_json_is_one_document_on_stdout(compare: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(slower_large, "--json") == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert (document["schema"], document["verdict"]) == ("lab.ab/1", "regression")
+    assert "guests" in said.err
+    assert main.run(["report", document["result"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == document
+    assert main.run(["report", "--json"]) == 0
+    assert [row["result"] for row in json.loads(capsys.readouterr().out)["results"]] == [document["result"]]
+    assert compare(slower_large, "--json", "-q") == 0
+    quiet = capsys.readouterr()
+    assert json.loads(quiet.out)["verdict"] == "regression" and quiet.err == ""
+
+
+def test_replay_that_differs_names_the_numbers(
+    compare: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def differs(arm: str, seed: int, case: str) -> float:
+        return slower_large(arm, seed, case) + ((arm, seed, case) == ("test", 4, "large"))
+
+    compare(slower_large)
+    pretend(monkeypatch, tmp_path, FakeGuests(differs))
+    capsys.readouterr()
+    assert main.run(["replay", "latest"]) == 4
+    said = capsys.readouterr()
+    assert "large throughput test seed 4: 58.0 became 59.0" in said.out
+    assert "please report" in said.err
+
+
+def test_replay_boots_the_very_guests_that_were_booted(
+    compare: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # From seed 7 on only what is undecided is run; a case's numbers depend on what ran before it in its guest.
+    def formula(arm: str, seed: int, case: str) -> float:
+        return unsure(arm, seed, case) if case == "large" else 100.0
+
+    assert compare(formula, "--max-seeds", "8") == 0
+    again = pretend(monkeypatch, tmp_path, FakeGuests(formula))
+    assert main.run(["replay", "latest"]) == 0
+    assert {seed: cases for _, seed, cases in again.calls} == {
+        **dict.fromkeys(range(1, 7), ("small", "large")),
+        **dict.fromkeys((7, 8), ("large",)),
+    }
+
+
+def test_a_result_folder_is_taken_once(
+    compare: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    assert compare(slower_large, "--result", str(folder)) == 0
+    before = (folder / "result.json").read_bytes()
+    assert compare(alike, "--result", str(folder)) == 2
+    assert "already holds a result" in capsys.readouterr().err
+    words = [sys.executable, "-m", "lab", "ab", "--resume", str(folder)]
+    with result_folders.claimed(folder):
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "another lab is writing to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "result.json").read_bytes() == before
+
+
+# ---- --watch
+
+
+ASKED = ComparisonRequest(base="v1", test="worktree", workload=("alloc-burst:layout-4632k",))
 
 
 def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +250,7 @@ def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setattr(ab, "resolve", source)
     monkeypatch.setattr(ab, "_POLL_S", 0)
     with pytest.raises(KeyboardInterrupt):
-        ab._watch(asked(test="worktree"), quiet())
+        ab._watch(ASKED, quiet())
     first, failed, last = capsys.readouterr().out.splitlines()
     assert "layout-512k  0.0 %" in first and "same" in first and "last save" not in first
     assert failed.endswith("mm/mmap.c:7: error (log: /log)")
@@ -183,17 +260,14 @@ def test_every_save_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("error", [BuildFailed("mm/mmap.c:7: error"), KeyboardInterrupt()])
-def test_a_turn_that_gives_nothing_leaves_no_result(
-    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_that_gives_nothing_leaves_no_result(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(plan: object, folder: Path, work: object) -> AbResult:
         assert folder.is_dir()
         raise error
 
-    own_folders(monkeypatch, tmp_path)
     monkeypatch.setattr(ab, "plan_of", lambda *_: plan("alloc-burst"))
     monkeypatch.setattr(result_folders, "store_plan", lambda *_: None)
     monkeypatch.setattr(ab, "measure", measure)
     with pytest.raises(type(error)):
-        ab._turn(asked(), None, quiet())
+        ab._turn(ASKED, None, quiet())
     assert list(result_folders.results_dir().iterdir()) == []

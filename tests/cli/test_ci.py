@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,12 +11,13 @@ from lab.cli import main
 from lab.compare import runs
 from lab.core.errors import BuildFailed
 from lab.guests import host_commands
+from lab.guests.run import RunningGuests
 from lab.kernels.build import is_input
 from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..fakes import kernel_image
 from ..fakes.build import own_folders
-from ..fakes.guest import Broken, FakeGuests, kernel, pretend, write_workload
+from ..fakes.guest import Broken, FakeGuests, Formula, alike, kernel, pretend, slower_large, write_workload
 from ..fakes.kernel import change, commit_all, git, make_kernel
 
 
@@ -29,6 +29,7 @@ class Clone:
     origin: Path
     workload: str
     built: list[str]
+    guests: FakeGuests
     capsys: pytest.CaptureFixture[str]
 
     def commit(self, message: str, *, path: str = "mm/mmap.c", text: str = "int place(void) { return 9; }\n") -> str:
@@ -49,15 +50,6 @@ class Clone:
         return {path.name for path in (self.top / "lab-ci").iterdir()}
 
 
-def slower(arm: str, seed: int, case: str) -> float:
-    """The case `large` is worse in the test arm."""
-    return (100.0 if arm == "base" or case == "small" else 50.0 + seed) + seed
-
-
-def alike(arm: str, seed: int, case: str) -> float:
-    return 100.0 + seed
-
-
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Clone:
     """A clone with no kernel, image, QEMU or guest behind it; a kernel is a file with its source in it."""
@@ -65,7 +57,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     git(tmp_path, "clone", "-q", str(origin), str(top))
     git(top, "switch", "-q", "-c", "change")
     own_folders(monkeypatch, tmp_path)
-    pretend(monkeypatch, tmp_path, FakeGuests(alike))
+    guests = pretend(monkeypatch, tmp_path, FakeGuests(slower_large))
 
     def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
         source = spec.tree_source
@@ -82,23 +74,10 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
     monkeypatch.chdir(top)
-    return Clone(top, origin, write_workload(tmp_path / "mine"), built, capsys)
+    return Clone(top, origin, write_workload(tmp_path / "mine"), built, guests, capsys)
 
 
-@pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeGuests], FakeGuests]:
-    def use(fake: FakeGuests) -> FakeGuests:
-        monkeypatch.setattr(runs, "measure", fake.measure)
-        return fake
-
-    return use
-
-
-Use = Callable[[FakeGuests], FakeGuests]
-
-
-def test_a_regression_is_red_and_the_comment_names_case_and_size(clone: Clone, guests: Use) -> None:
-    guests(FakeGuests(slower))
+def test_a_regression_is_red_and_the_comment_names_case_and_size(clone: Clone) -> None:
     base, head = git(clone.top, "rev-parse", "HEAD"), clone.commit("mm: map twice")
     assert clone.ci() == 1
     assert clone.built == [base, head]
@@ -111,35 +90,31 @@ def test_a_regression_is_red_and_the_comment_names_case_and_size(clone: Clone, g
 
 
 def faster(arm: str, seed: int, case: str) -> float:
-    return slower("base" if arm == "test" else "test", seed, case)
+    return slower_large("base" if arm == "test" else "test", seed, case)
 
 
 @pytest.mark.parametrize(("formula", "word"), [(alike, "same"), (faster, "improvement")])
-def test_everything_but_a_regression_is_green(
-    clone: Clone, guests: Use, formula: Callable[[str, int, str], float], word: str
-) -> None:
-    guests(FakeGuests(formula))
+def test_everything_but_a_regression_is_green(clone: Clone, formula: Formula, word: str) -> None:
+    clone.guests.formula = formula
     clone.commit("mm: map")
     assert clone.ci() == 0
     assert clone.comment.startswith(f"### Kernel comparison: {word}\n")
 
 
 @pytest.mark.parametrize("path", ["README", "Documentation/mm/thp.rst", "MAINTAINERS", ".mailmap"])
-def test_a_change_that_no_kernel_is_built_from_is_green_and_nothing_runs(clone: Clone, guests: Use, path: str) -> None:
-    fake = guests(FakeGuests(slower))
+def test_a_change_that_no_kernel_is_built_from_is_green_and_nothing_runs(clone: Clone, path: str) -> None:
     (clone.top / path).parent.mkdir(parents=True, exist_ok=True)
     clone.commit("words", path=path, text="words\n")
     assert clone.ci() == 0
-    assert (clone.built, fake.calls, clone.files) == ([], [], {"comment.md"})
+    assert (clone.built, clone.guests.calls, clone.files) == ([], [], {"comment.md"})
     assert clone.comment.startswith("### Kernel comparison: nothing to measure\n")
     assert f"(1 file): `{path}`." in clone.comment
 
 
-def test_a_change_outside_the_guests_kernel_is_green_and_no_guest_runs(clone: Clone, guests: Use) -> None:
-    fake = guests(FakeGuests(slower))
+def test_a_change_outside_the_guests_kernel_is_green_and_no_guest_runs(clone: Clone) -> None:
     clone.commit("a driver", path="drivers/mine.c", text="int mine;\n")
     assert clone.ci() == 0
-    assert len(clone.built) == 2 and fake.calls == []
+    assert len(clone.built) == 2 and clone.guests.calls == []
     assert "the same kernel, byte for byte" in clone.comment
     assert main.run(["report"]) == 0 and "unfinished" not in clone.capsys.readouterr().out
 
@@ -148,18 +123,16 @@ HOSTILE = ["$(touch${IFS}pwned)", "a;touch${IFS}pwned", "x+fix.patch", "deb:6.12
 
 
 @pytest.mark.parametrize("base", ["", "0" * 40, "origin/gone", *HOSTILE, "--output=/tmp/x", "-h"])
-def test_no_baseline_is_green_with_words(clone: Clone, guests: Use, base: str) -> None:
-    fake = guests(FakeGuests(slower))
+def test_no_baseline_is_green_with_words(clone: Clone, base: str) -> None:
     clone.commit("mm: map twice")
     assert clone.ci(base=base) == 0
-    assert (clone.built, fake.calls) == ([], [])
+    assert (clone.built, clone.guests.calls) == ([], [])
     assert clone.comment.startswith("### Kernel comparison: no baseline\n")
 
 
 def test_a_shallow_clone_has_no_baseline_until_the_base_is_fetched(
-    clone: Clone, guests: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guests(FakeGuests(slower))
     base = git(clone.top, "rev-parse", "HEAD")
     clone.commit("mm: map twice")
     clone.commit("mm: map thrice", text="int place(void) { return 10; }\n")
@@ -174,8 +147,8 @@ def test_a_shallow_clone_has_no_baseline_until_the_base_is_fetched(
     assert clone.built[0] == base
 
 
-def test_commits_of_the_base_since_then_are_not_the_changes(clone: Clone, guests: Use) -> None:
-    guests(FakeGuests(alike))
+def test_commits_of_the_base_since_then_are_not_the_changes(clone: Clone) -> None:
+    clone.guests.formula = alike
     parted, head = git(clone.top, "rev-parse", "HEAD"), clone.commit("mm: map twice")
     change(clone.origin, 7)
     commit_all(clone.origin, "main goes on")
@@ -184,29 +157,27 @@ def test_commits_of_the_base_since_then_are_not_the_changes(clone: Clone, guests
     assert clone.built == [parted, head]
 
 
-def test_a_build_that_fails_is_no_regression(clone: Clone, guests: Use) -> None:
-    fake = guests(FakeGuests(slower))
+def test_a_build_that_fails_is_no_regression(clone: Clone) -> None:
     clone.commit("mm: break", text="error\n")
     assert clone.ci() == 3
-    assert fake.calls == []
+    assert clone.guests.calls == []
     assert clone.comment.startswith("### Kernel comparison: not measured\n")
     assert "mm/mmap.c:1: error: no" in clone.comment and "nothing about the speed" in clone.comment
 
 
-def test_a_case_that_failed_is_no_regression(clone: Clone, guests: Use) -> None:
+def test_a_case_that_failed_is_no_regression(clone: Clone) -> None:
     def broken(arm: str, seed: int, case: str) -> float:
         if case == "large":
             raise Broken("exited with status 3: no")
         return 100.0 + seed
 
-    guests(FakeGuests(broken))
+    clone.guests.formula = broken
     clone.commit("mm: map")
     assert clone.ci() == 4
     assert "regression" not in clone.comment and "failed" in clone.comment
 
 
-def test_a_budget_ends_a_build_and_is_no_regression(clone: Clone, guests: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    guests(FakeGuests(slower))
+def test_a_budget_ends_a_build_and_is_no_regression(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: time.sleep(600))
     clone.commit("mm: map twice")
     assert clone.ci("--budget", "1s") == 4
@@ -214,8 +185,8 @@ def test_a_budget_ends_a_build_and_is_no_regression(clone: Clone, guests: Use, m
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_name_of_a_branch_is_a_revision_and_nothing_else(clone: Clone, guests: Use, name: str) -> None:
-    guests(FakeGuests(alike))
+def test_the_name_of_a_branch_is_a_revision_and_nothing_else(clone: Clone, name: str) -> None:
+    clone.guests.formula = alike
     head = clone.commit("mm: map | `code` @everyone <img>")
     name = name.replace(":", "-")
     git(clone.top, "update-ref", f"refs/heads/{name}", head)
@@ -254,30 +225,22 @@ def test_the_keys_of_a_cache(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> N
 # ---- programs
 
 
-def test_one_program_on_two_kernels(clone: Clone, guests: Use, tmp_path: Path) -> None:
-    fake = guests(FakeGuests(slower))
+def test_one_program_on_two_kernels(clone: Clone, tmp_path: Path) -> None:
     for name in ("old", "new"):
         (tmp_path / name).write_bytes(kernel_image.empty())
     words = ["--kernel", f"file:{tmp_path}/old", "--kernel", f"file:{tmp_path}/new"]
     assert clone.ci(*words, base="") == 1
-    assert fake.calls and "file:" in clone.comment
+    assert clone.guests.calls and "file:" in clone.comment
 
 
-def test_two_builds_of_a_program_on_one_kernel(clone: Clone, guests: Use, tmp_path: Path) -> None:
+def test_two_builds_of_a_program_on_one_kernel(clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arms = {}
 
-    def formula(arm: str, seed: int, case: str) -> float:
-        return slower(arm, seed, "large")
-
-    fake = guests(FakeGuests(formula))
-    real = fake.measure
-
-    def measure(guest: runs.GuestRun, running: object) -> runs.Run:
+    def measure(guest: runs.GuestRun, running: RunningGuests) -> runs.Run:
         arms[guest.arm.name] = guest.arm.settings
-        return real(guest, running)  # type: ignore[arg-type]
+        return clone.guests.measure(guest, running)
 
-    fake.measure = measure  # type: ignore[method-assign]
-    guests(fake)
+    monkeypatch.setattr(runs, "measure", measure)
     (tmp_path / "kernel").write_bytes(kernel_image.empty())
     for name, text in (("base", "exit 0"), ("head", "exit 1")):
         (tmp_path / name).mkdir()
@@ -306,19 +269,17 @@ def test_both_builds_are_brought_and_started_alike(tmp_path: Path, monkeypatch: 
 # ---- what a kernel is built from
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["mm/mmap.c", "Makefile", "Kbuild", "Documentation/Kconfig", "Documentation/Makefile", "tools/objtool/check.c",
-     "tools/include/linux/types.h", "scripts/setlocalversion", "arch/x86/lib/x86-opcode-map.txt", "lib/COPYING",
-     ".gitattributes", "samples/Kconfig", "tools/testing/Kconfig"],
-)  # fmt: skip
+BUILT = [
+    "mm/mmap.c", "Makefile", "Kbuild", "Documentation/Kconfig", "Documentation/Makefile", "tools/objtool/check.c",
+    "tools/include/linux/types.h", "scripts/setlocalversion", "arch/x86/lib/x86-opcode-map.txt", "lib/COPYING",
+    ".gitattributes", "samples/Kconfig", "tools/testing/Kconfig",
+]  # fmt: skip
+UNREAD = [
+    "README", "COPYING", "Documentation/mm/index.rst", "drivers/net/README.txt", "tools/perf/builtin-top.c",
+    "tools/testing/selftests/mm/thuge-gen.c", "LICENSES/preferred/GPL-2.0", "net/.gitignore", "rust/doc.rst",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [*BUILT, *UNREAD])
 def test_inputs_of_a_build(path: str) -> None:
-    assert is_input(path)
-
-
-@pytest.mark.parametrize(
-    "path", ["README", "COPYING", "Documentation/mm/index.rst", "drivers/net/README.txt", "tools/perf/builtin-top.c",
-     "tools/testing/selftests/mm/thuge-gen.c", "LICENSES/preferred/GPL-2.0", "net/.gitignore", "rust/doc.rst"],
-)  # fmt: skip
-def test_files_that_no_build_reads(path: str) -> None:
-    assert not is_input(path)
+    assert is_input(path) == (path in BUILT)

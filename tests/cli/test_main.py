@@ -1,6 +1,5 @@
 """The command line: its statuses, its words, and nothing that a user types is ever executed."""
 
-import json
 import os
 import re
 import subprocess
@@ -8,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 
 from lab.cli import main
@@ -16,8 +14,8 @@ from lab.compare import result_folders
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
-from ..fakes import kernel_image
-from ..fakes.guest import FakeGuests, plan, pretend, write_workload
+from ..docs import dryrun
+from ..fakes.guest import plan, write_workload
 from ..fakes.kernel import make_kernel
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -37,22 +35,7 @@ def _lab(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def _commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
-    ctx = click.Context(group)
-    found: list[tuple[str, ...]] = []
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        assert command is not None
-        found.append((*before, name))
-        if isinstance(command, click.Group):
-            found += _commands(command, *before, name)
-    return found
-
-
-ALL = _commands(main.lab)
-
-
-@pytest.mark.parametrize("words", ALL, ids=" ".join)
+@pytest.mark.parametrize("words", [*dryrun.names()], ids=" ".join)
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_every_command_has_help(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, option]) == 0
@@ -201,113 +184,6 @@ def test_a_closed_pipe_is_no_failure() -> None:
 def test_the_version() -> None:
     done = _lab("--version")
     assert (done.returncode, done.stdout.split()[0]) == (0, "lab,")
-
-
-# --- `lab ab` from end to end, with guests that never boot
-
-
-def equal(arm: str, seed: int, case: str) -> float:
-    return 100.0
-
-
-def slower(arm: str, seed: int, case: str) -> float:
-    return (100.0 if arm == "base" else 50.0 + seed / 10) + seed
-
-
-def unsure(arm: str, seed: int, case: str) -> float:
-    return 100.0 if arm == "base" else 100.0 + (-1) ** seed * (1.3 + seed / 100)
-
-
-@pytest.fixture
-def ab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Run `lab ab` on two kernel files; the first argument is the guests' formula."""
-    workload = write_workload(tmp_path / "mine")
-    for name in ("base", "test"):
-        (tmp_path / name).write_bytes(kernel_image.empty() + name.encode())
-
-    def run(formula: Callable[[str, int, str], float], *words: str) -> int:
-        pretend(monkeypatch, tmp_path, FakeGuests(formula))
-        specs = [] if "--resume" in words else ["--base", f"file:{tmp_path}/base", "--test", f"file:{tmp_path}/test"]
-        return main.run(["ab", *specs, "-w", workload, "--max-seeds", "6", *words])
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("formula", "words", "status"),
-    [
-        (equal, [], 0),
-        (slower, [], 0),
-        (slower, ["--fail-on", "regression"], 1),
-        (slower, ["--fail-on", "unknown, regression"], 1),
-        (slower, ["--fail-on", "improvement"], 0),
-        (equal, ["--fail-on", "regression", "--require-verdict"], 0),
-        (unsure, [], 0),
-        (unsure, ["--require-verdict"], 5),
-        (unsure, ["--fail-on", "unknown", "--require-verdict"], 1),
-    ],
-)
-def test_verdicts_and_statuses(
-    ab: Callable[..., int], formula: Callable[[str, int, str], float], words: list[str], status: int
-) -> None:
-    assert ab(formula, *words) == status
-
-
-def test_json_is_one_document_on_stdout(ab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert ab(slower, "--json") == 0
-    said = capsys.readouterr()
-    document = json.loads(said.out)
-    assert (document["schema"], document["verdict"]) == ("lab.ab/1", "regression")
-    assert "guests" in said.err
-    assert main.run(["report", document["result"], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == document
-    assert main.run(["report", "--json"]) == 0
-    assert [row["result"] for row in json.loads(capsys.readouterr().out)["results"]] == [document["result"]]
-
-
-def test_replay_that_differs_names_the_numbers(
-    ab: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ab(slower)
-    pretend(
-        monkeypatch, tmp_path, FakeGuests(lambda a, s, c: slower(a, s, c) + (a == "test" and s == 4 and c == "large"))
-    )
-    capsys.readouterr()
-    assert main.run(["replay", "latest"]) == 4
-    said = capsys.readouterr()
-    assert "large throughput test seed 4: 54.4 became 55.4" in said.out
-    assert "please report" in said.err
-
-
-def test_replay_boots_the_very_guests_that_were_booted(
-    tmp_path: Path, ab: Callable[..., int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # From seed 7 on only what is undecided is run; a case's numbers depend on what ran before it in its guest.
-    def formula(arm: str, seed: int, case: str) -> float:
-        return unsure(arm, seed, case) if case == "large" else 100.0
-
-    assert ab(formula, "--max-seeds", "8") == 0
-    again = pretend(monkeypatch, tmp_path, FakeGuests(formula))
-    assert main.run(["replay", "latest"]) == 0
-    assert {seed: cases for _, seed, cases in again.calls} == {
-        **dict.fromkeys(range(1, 7), ("small", "large")),
-        **dict.fromkeys((7, 8), ("large",)),
-    }
-
-
-def test_a_result_folder_is_taken_once(
-    ab: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "out"
-    assert ab(slower, "--result", str(folder)) == 0
-    before = (folder / "result.json").read_bytes()
-    assert ab(equal, "--result", str(folder)) == 2
-    assert "already holds a result" in capsys.readouterr().err
-    with result_folders.claimed(folder):
-        done = _lab("ab", "--resume", str(folder))
-    assert done.returncode == 2 and "another lab is writing to" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert (folder / "result.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])

@@ -1,11 +1,21 @@
-"""Whether the lab takes a command line, without doing what it says."""
+"""The lab's commands, and whether the lab takes a command line, without doing what it says."""
 
 import re
 import shlex
+from collections.abc import Iterator
 
 import click
 
 from lab.cli import main
+
+
+def names(group: click.Group = main.lab, *before: str) -> Iterator[tuple[str, ...]]:
+    """The words of each command and of each group of commands."""
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        yield (*before, name)
+        if isinstance(command := group.get_command(ctx, name), click.Group):
+            yield from names(command, *before, name)
 
 
 def parse(line: str) -> None:

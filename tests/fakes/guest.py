@@ -65,6 +65,16 @@ Formula = Callable[[str, int, str], float]
 EventsFormula = Callable[[str, int, str], dict[str, float]]
 
 
+def alike(arm: str, seed: int, case: str) -> float:
+    """Arms that do not differ."""
+    return 100.0 + seed
+
+
+def slower_large(arm: str, seed: int, case: str) -> float:
+    """A test arm that is slower in the case `large` alone."""
+    return (100.0 if arm == "base" or case == "small" else 50.0 + seed) + seed
+
+
 class FakeInstrument:
     """What a guest under a cost model has; the fake guests ask for no more."""
 
