@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from .guest import golden
-from .guest.golden import Table
+from .guest.golden import Cells, Table
 
 TABLE = Table(
     version=1,
@@ -18,25 +18,22 @@ TABLE = Table(
 SLOWER = {**TABLE.probe, "chase 8 full": {"millicycles": 4300, "loads": 16}}
 
 
-def test_equal_numbers_need_nothing() -> None:
-    assert (
-        golden.complaint(TABLE, 1, "probe", TABLE.probe) == golden.complaint(TABLE, 1, "package", TABLE.package) == ""
-    )
-
-
-def test_every_cell_that_changed_is_named_with_the_old_and_the_new_number() -> None:
-    both = {**SLOWER, "loads 1 100 tlb": {"millicycles": 901, "walks": 1}}
-    assert golden.complaint(TABLE, 1, "probe", both).splitlines() == [
-        "numbers changed, and the model version did not (1):",
-        "chase 8 full: millicycles 4000 -> 4300",
-        "loads 1 100 tlb: millicycles 900 -> 901, walks None -> 1",
-        golden.HINT,
-    ]
-
-
-def test_a_table_of_another_version_has_to_be_recorded() -> None:
-    why = golden.complaint(TABLE, 2, "probe", SLOWER)
-    assert why == "golden.json is of model version 1, and this is 2: run `make golden`"
+@pytest.mark.parametrize(
+    ("version", "part", "numbers", "why"),
+    [
+        (1, "probe", TABLE.probe, []),
+        (1, "package", TABLE.package, []),
+        (1, "probe", {**SLOWER, "loads 1 100 tlb": {"millicycles": 901, "walks": 1}}, [
+            "numbers changed, and the model version did not (1):",
+            "chase 8 full: millicycles 4000 -> 4300",
+            "loads 1 100 tlb: millicycles 900 -> 901, walks None -> 1",
+            golden.HINT,
+        ]),
+        (2, "probe", SLOWER, ["golden.json is of model version 1, and this is 2: run `make golden`"]),
+    ],
+)  # fmt: skip
+def test_the_cells_that_changed_are_named(version: int, part: str, numbers: Cells, why: list[str]) -> None:
+    assert golden.complaint(TABLE, version, part, numbers).splitlines() == why
 
 
 def test_cells_come_and_go_by_recording() -> None:

@@ -40,10 +40,13 @@ def test_what_goes(at_most: int | None, wanted: list[str]) -> None:
     assert gc.choose([_item("ahead", -5)], older_than_s=0, at_most=0, now=NOW) == [], "it comes from the future"
 
 
+def _old(path: Path, days: float = 40) -> Path:
+    os.utime(path, (time.time() - days * DAY,) * 2)
+    return path
+
+
 def _kernel(name: str, days: float) -> Path:
-    folder = store.folder_of(stored({"bzImage": b"x" * 3000}, tree_id=name).key)
-    os.utime(folder / "build.json", (time.time() - days * DAY,) * 2)
-    return folder
+    return _old(store.folder_of(stored({"bzImage": b"x" * 3000}, tree_id=name).key) / "build.json", days).parent
 
 
 def _result(name: str, days: float, *, finished: bool = True) -> Path:
@@ -51,7 +54,7 @@ def _result(name: str, days: float, *, finished: bool = True) -> Path:
     fakeresult.store(folder, fakeresult.result(name=name))
     (folder / "guests" / "one").mkdir(parents=True)
     (folder / "guests" / "one" / "console").write_text("said")
-    os.utime(folder / "result.json", (time.time() - days * DAY,) * 2)
+    _old(folder / "result.json", days)
     if not finished:
         (folder / "result.json").unlink()
     return folder
@@ -82,19 +85,13 @@ def test_when_there_is_no_more_room(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["gc", "--size", "much"]) == 2
 
 
-def _old(path: Path, days: float = 40) -> Path:
-    os.utime(path, (time.time() - days * DAY,) * 2)
-    return path
-
-
 def _image(name: str, days: float) -> Path:
     folder = paths.cache_dir("images", name)
     (folder / "root").mkdir()
     (folder / "root" / "init").write_text("init")
     (folder / "root" / "link").symlink_to("/etc/passwd")
     (folder / "image.json").write_text("{}")
-    _old(folder / "image.json", days)
-    return folder
+    return _old(folder / "image.json", days).parent
 
 
 def _build_folders(tree: str, **days: float) -> Path:
@@ -207,6 +204,6 @@ def test_a_record_that_was_never_finished_goes_after_a_day(capsys: pytest.Captur
     for path in (old, new, other):
         path.write_bytes(b"half of it")
     for path in (old, other):
-        os.utime(path, (time.time() - 1.1 * DAY,) * 2)
+        _old(path, 1.1)
     assert {path.rpartition("/")[2] for _, path in _removed(capsys)} == {old.name}
     assert not old.exists() and new.exists() and other.exists()

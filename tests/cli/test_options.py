@@ -1,5 +1,6 @@
 """Commands and the values of their options, where no other test has them."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from lab.cli import main, options
 from lab.core import records
 from lab.guests import image
 from lab.kernels import store
-from lab.kernels.kernel import Kernel, KernelSpec
+from lab.kernels.kernel import KernelSpec
 
 from ..fakes import kernel_image
 from ..fakes.build import stored
@@ -92,12 +93,8 @@ def test_a_kernel_is_made_ready(
     path = tmp_path / "vmlinuz"
     path.write_bytes(kernel_image.empty())
 
-    def ready(*_: object, **__: object) -> Kernel:
-        import dataclasses
-
-        return dataclasses.replace(kernel("x"), bzimage=path)
-
-    monkeypatch.setattr(KernelSpec, "obtain", ready)
+    ready = dataclasses.replace(kernel("x"), bzimage=path)
+    monkeypatch.setattr(KernelSpec, "obtain", lambda *_, **__: ready)
     assert main.run(["kernel", "build", f"file:{path}"]) == 0
     assert capsys.readouterr().out == f"key of x  6.99  file:{path}\n"
     assert main.run(["kernel", "build", f"file:{path}", "--json"]) == 0

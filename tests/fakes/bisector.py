@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,6 @@ class Bisector:
     workload: str
     guests: Guests
     capsys: pytest.CaptureFixture[str]
-    fates: dict[str, float | str] = field(default_factory=dict)
     said: str = ""
     printed: str = ""
 

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +72,6 @@ class KvmLab:
     machine: Machine
     lab: Lab
     groups: str = str(KVM_GROUP)
-    results: dict[str, Any] = field(default_factory=dict)
 
     def as_user(self, *argv: str) -> list[str]:
         """The argument list that runs a program as the lab's user, who may use KVM."""

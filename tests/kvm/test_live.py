@@ -1,7 +1,5 @@
 """Live mode under KVM: the part of `make kvm` that `make test` has, one comparison of one round."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,25 +8,21 @@ from .conftest import AB, KVM_GROUP, KvmLab, QemuThread, counted, counters
 
 pytestmark = pytest.mark.kvm
 
-DATA_FOLDERS = Path(__file__).resolve().parents[2]
-RESULT = "live-kvm"
 COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
 
 
 @pytest.fixture(scope="module")
-def watched(kvm: KvmLab) -> list[QemuThread]:
+def watched(kvm: KvmLab) -> tuple[Any, list[QemuThread]]:
     """A comparison by `--mode live`, and the threads of QEMU meanwhile."""
     with kvm.watched() as seen:
-        kvm.results["live"] = kvm.json(
-            *AB, "--mode", "live", "--rounds", "1", "--iterations", "1", "--result", str(kvm.lab.home / RESULT)
-        )
-    return seen
+        document = kvm.json(*AB, "--mode", "live", "--rounds", "1", "--iterations", "1")
+    return document, seen
 
 
 @pytest.fixture
-def compared(kvm: KvmLab, watched: object) -> Any:
+def compared(watched: tuple[Any, list[QemuThread]]) -> Any:
     """The document of the comparison."""
-    return kvm.results["live"]
+    return watched[0]
 
 
 def test_the_mode_is_live_and_the_accelerator_kvm(compared: Any) -> None:
@@ -46,20 +40,16 @@ def test_counters_are_those_of_exact_mode(compared: Any, exact: Any) -> None:
     assert live == modelled and set(live) == {*COUNTERS}
 
 
-def test_every_vcpu_was_on_its_host_cpu(compared: Any, watched: list[QemuThread]) -> None:
+def test_every_vcpu_was_on_its_host_cpu(watched: tuple[Any, list[QemuThread]]) -> None:
+    compared, seen = watched
     (cpus,) = {tuple(boot["cpus"]) for one in compared["live"]["rounds"] for boot in one["boots"]}
     by_guest: dict[int, list[str]] = {}
-    for process, _, allowed in sorted({thread[1:] for thread in watched}):
+    for process, _, allowed in sorted({thread[1:] for thread in seen}):
         by_guest.setdefault(process, []).append(allowed)
     vcpu, others = str(cpus[0]), str(1 - cpus[0])
-    pinned = [seen for seen in by_guest.values() if vcpu in seen]
+    pinned = [allowed for allowed in by_guest.values() if vcpu in allowed]
     assert len(pinned) >= 2, by_guest
-    assert all(seen.count(vcpu) == 1 and others in seen for seen in pinned), by_guest
-
-
-def test_the_answer_of_the_probe_is_kept(kvm: KvmLab, compared: Any) -> None:
-    kept = kvm.machine.run("cat", str(kvm.lab.home / ".cache/kernel-ab-lab/checks/kvm.json"))
-    assert json.loads(kept.stdout)["reason"] is None
+    assert all(allowed.count(vcpu) == 1 and others in allowed for allowed in pinned), by_guest
 
 
 def test_no_qemu_is_left(kvm: KvmLab, compared: Any) -> None:
