@@ -63,11 +63,9 @@ class LazyGroup(click.Group):
     """Loads a command's module when it is called for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """One command, imported now."""
         if name not in _COMMANDS:
             return None
         command = getattr(importlib.import_module(f"lab.cli.{_MODULES.get(name, name)}"), name)
@@ -106,7 +104,6 @@ class _VisibleFormatter(logging.Formatter):
     """Escapes characters that a terminal would obey: messages quote names from files that are damaged."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         # Only now: help should not wait for what it does not need.
         from lab.core.text import visible_lines
 
@@ -192,10 +189,7 @@ def run(arguments: list[str]) -> int:
     if for_git:
         return _run_for_git(arguments)
     try:
-        status = _complete(arguments)
-        # Else a full disk behind it would be noticed, and made a status, by the interpreter.
-        sys.stdout.flush()
-        return status
+        return _complete(arguments)
     except BaseException as error:
         status = _status_of(error)
         if status <= 1 or not _is_ab(arguments):
@@ -230,8 +224,6 @@ def _run_for_git(arguments: list[str]) -> int:
     """For `git bisect run` every small status is about the commit: misuse and failures of the lab must not be."""
     try:
         status = _complete(arguments)
-        # Else a reader that went away would be noticed, and made a status, by the interpreter.
-        sys.stdout.flush()
     except BaseException as error:
         try:
             _status_of(error)
@@ -243,6 +235,8 @@ def _run_for_git(arguments: list[str]) -> int:
 
 def _complete(arguments: list[str]) -> int:
     status = lab.main(args=arguments, prog_name="lab", standalone_mode=False)
+    # Else the interpreter would notice a full disk, or a reader that went away, and make that a status.
+    sys.stdout.flush()
     return status if isinstance(status, int) else 0
 
 
