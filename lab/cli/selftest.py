@@ -9,7 +9,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from lab.core import process, records
 from lab.core.errors import HostFailed, LabError, UserError
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.core.text import visible, width_of, wrapped
+from lab.core.text import visible_lines, width_of, wrapped
 from lab.guests import exact, host, kvm, perf_stat
 from lab.guests.exact import QEMU
 from lab.stats.verdict import percent
@@ -94,8 +94,7 @@ class SelfTester:
 
     def kvm_boot(self) -> Step:
         """A guest that boots under KVM."""
-        self._require_kvm()
-        return Step(name="", state="ok", text=f"a kernel boots, with -cpu {self._cpu}")
+        return Step(name="", state="ok", text=f"a kernel boots, with -cpu {self._cpu()}")
 
     def headline_exact(self) -> Step:
         """The headline in exact mode, which is the same on every host."""
@@ -103,7 +102,7 @@ class SelfTester:
 
     def aa(self) -> Step:
         """A kernel beside itself, by the clock."""
-        self._require_kvm()
+        self._cpu()
         (made,) = _lab("aa", TEST, "-w", CASE, "--mode", "live", "--rounds", str(self.rounds), "--json")["certificates"]
         values = {key: made[key] for key in ("verdict", "pairs", "disturbed", "quantiles", "block_sd", "resolves")}
         is_same = made["verdict"] not in ("regression", "improvement")
@@ -112,7 +111,7 @@ class SelfTester:
 
     def headline_live(self) -> Step:
         """The headline by the clock, and its sign beside that of exact mode."""
-        self._require_kvm()
+        self._cpu()
         step, modelled = _headline(self._live), _headline(self._exact)
         signs = [one.values["verdict"] for one in (step, modelled)]
         decided = {"regression", "improvement"}.issuperset(signs)
@@ -122,7 +121,7 @@ class SelfTester:
 
     def events(self) -> Step:
         """Perf's counts in hardware beside exact mode's, for one operation of the base arm."""
-        self._require_kvm()
+        self._cpu()
         if not perf_stat.has_pmu():
             raise NotDone("this host has no PMU")
         checks = [arms["base"] for arms in self._live["live"]["model_checks"].values()]
@@ -148,15 +147,13 @@ class SelfTester:
         text = f"measured; {len(notes)} values could not be told apart" if notes else "measured"
         return Step(name="", state="ok", text=text, values={**values, "notes": notes})
 
-    @cached_property
+    @cache  # noqa: B019 - it lives as long as the command
     def _cpu(self) -> str:
+        """The CPU model of guests under KVM; `NotDone` without it."""
         try:
             return kvm.require(self.qemu, anew=True)
         except kvm.Refusal as error:
             raise NotDone(error.message) from error
-
-    def _require_kvm(self) -> None:
-        _ = self._cpu
 
     @cached_property
     def _exact(self) -> Any:
@@ -195,8 +192,9 @@ def _means(document: Any) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in measured if values}
 
 
-def describe_host(qemu: str, root: Path = Path("/")) -> dict[str, str]:
+def describe_host(qemu: str) -> dict[str, str]:
     """The description of this host, without its name and addresses."""
+    root = Path("/")
     return {
         "CPU": host.cpu_model(root),
         "CPUs": str(len(host.online(root))),
@@ -221,12 +219,13 @@ def anonymous(value: Any) -> Any:
     return value
 
 
-def page(test: SelfTest, width: int) -> str:
-    """The page for people."""
+def page(test: SelfTest, width: int) -> Iterator[str]:
+    """The lines of the page for people."""
     facts = ", ".join(f"{name} {value}" for name, value in test.host.items())
-    lines = [wrapped(f"lab selftest: {facts}", 2, width), ""]
-    lines += [wrapped(f"{_MARKS[step.state]}  {step.name}: {step.text}", 10, width) for step in test.steps]
-    return "\n".join(lines)
+    yield wrapped(f"lab selftest: {facts}", 2, width)
+    yield ""
+    for step in test.steps:
+        yield wrapped(f"{_MARKS[step.state]}  {step.name}: {step.text}", 10, width)
 
 
 @click.command()
@@ -266,6 +265,6 @@ def selftest(rounds: int, qemu: str, output: Path, force: bool, as_json: bool) -
     if as_json:
         options.print_json(test)
     else:
-        click.echo("\n".join(visible(line) for line in page(test, width_of()).splitlines()))
+        click.echo("\n".join(map(visible_lines, page(test, width_of()))))
         click.echo(f"\nwritten: {output}")
     return 4 if any(step.state == "failed" for step in test.steps) else 0
