@@ -22,7 +22,7 @@ from lab.core.errors import UserError
 from lab.core.executor import Work, default_jobs
 from lab.core.progress import Progress
 from lab.core.records import Record
-from lab.core.text import listed, visible
+from lab.core.text import listed, seconds_of, visible
 from lab.guests import hardware
 from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
@@ -173,20 +173,16 @@ class Duration(click.ParamType[float]):
     """A time span such as `90s`, `40m`, `2h` or `1h30m`. positive: 0 is refused."""
 
     name = "TIME"
-    _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # noqa: RUF012
 
     def __init__(self, *, positive: bool = False) -> None:
         self.positive = positive
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The span in seconds."""
         if isinstance(value, float):
             return value
-        text = str(value).strip()
-        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
-        if not parts or "".join(n + u for n, u in parts) != text:
+        seconds = seconds_of(str(value).strip())
+        if seconds is None:
             self.fail(f"{value!r} is not a time span; write 90s, 40m, 2h or 1h30m", param, ctx)
-        seconds = sum(float(n) * self._UNITS[u] for n, u in parts)
         if self.positive and not seconds:
             self.fail(f"{value!r} must be longer than 0", param, ctx)
         return seconds

@@ -134,6 +134,17 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 120 * 60 else f"{seconds / 3600:.1f} h"
 
 
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+def seconds_of(text: str) -> float | None:
+    """The seconds of a time span such as `90s` or `1h30m`; None for other words."""
+    parts = _SPAN.findall(text)
+    if not parts or "".join(count + unit for count, unit in parts) != text:
+        return None
+    return sum(float(count) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[unit] for count, unit in parts)
+
+
 def duration(ns: float) -> str:
     """A short time for people, in three digits: `40 ns`, `12.3 us`, `290 ms`, `1.25 s`."""
     for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):

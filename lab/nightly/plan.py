@@ -10,6 +10,7 @@ import msgspec
 
 from lab.core.errors import UserError
 from lab.core.records import Record
+from lab.core.text import seconds_of
 from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
 from lab.guests.costs import Basis
@@ -22,8 +23,6 @@ from lab.workloads import selection
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 BaselineName = Literal["yesterday", "last-good", "release", "creep"]
 BASELINES: tuple[BaselineName, ...] = ("yesterday", "last-good", "release", "creep")
-_TIME = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class BranchPlan(Record, frozen=True, kw_only=True):
@@ -69,7 +68,7 @@ class LiveOptions(Record, frozen=True, kw_only=True):
     @property
     def budget_s(self) -> float:
         """The budget in seconds."""
-        return _seconds(self.budget)
+        return seconds_of(self.budget) or 0.0
 
 
 class NightlyPlan(Record, frozen=True, kw_only=True):
@@ -107,7 +106,7 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     @property
     def budget_s(self) -> float:
         """The budget in seconds."""
-        return _seconds(self.budget)
+        return seconds_of(self.budget) or 0.0
 
     @property
     def smallest_step(self) -> float:
@@ -122,10 +121,6 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
     def suite_of(self, branch: BranchPlan) -> str | None:
         """The suite of a branch; None if workloads are named."""
         return None if branch.workloads else branch.suite or self.suite
-
-
-def _seconds(span: str) -> float:
-    return sum(float(count) * _UNITS[unit] for count, unit in _TIME.findall(span))
 
 
 def load(path: Path) -> NightlyPlan:
@@ -144,7 +139,7 @@ def load(path: Path) -> NightlyPlan:
 def _check(file: TomlFile, plan: NightlyPlan) -> None:
     """Check the rules that types do not express: workloads exist, time spans are readable, no branch is named twice."""
     for span, key in ((plan.budget, ("budget",)), (plan.live.budget, ("live", "budget"))):
-        if "".join(count + unit for count, unit in _TIME.findall(span)) != span or not _seconds(span):
+        if not seconds_of(span):
             raise file.error(f"budget: {span!r} is not a time span", *key, hint="write 40m, 6h or 1h30m")
     if "exact" not in plan.modes:
         raise file.error("modes: exact is always measured", "modes", hint='write modes = ["exact", "live"]')
