@@ -33,7 +33,7 @@ ROUNDS = 30
 @click.command(cls=options.MeasuringCommand)
 @click.argument("spec", required=False, shell_complete=options.complete_spec)
 @options.measured(max_seeds=defaults.MAX_SEEDS)
-@options.live()
+@options.live
 @click.option(
     "--layout",
     type=click.IntRange(min=1),

@@ -60,7 +60,7 @@ class _Comparison(options.MeasuringCommand):
 )
 @options.metric
 @options.measured(max_seeds=defaults.MAX_SEEDS, suite="quick")
-@options.live()
+@options.live
 @click.option("--base-cc", help="Compiler of the base kernel.")
 @click.option("--test-cc", help="Compiler of the test kernel.")
 @click.option(
@@ -68,7 +68,7 @@ class _Comparison(options.MeasuringCommand):
 )
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
-@options.executor()
+@options.executor
 @click.option(
     "--explain/--no-explain",
     default=None,
@@ -112,7 +112,12 @@ def ab(
         with options.work(jobs, budget, cluster, share) as work:
             return _watch(asked, work)
     if len(guests := asked.architectures) > 1:
-        _require_one_result("--arch with several names", once=resume or result or explain or robust)
+        if resume or result or explain or robust:
+            raise UserError(
+                "--arch with several names gives several results, "
+                "and --resume, --result, --explain and --robust are for one",
+                hint="leave them out; `lab explain ID` and `lab ab --resume ID` take one of the results",
+            )
         with options.work(jobs, budget, cluster, share) as work:
             return _side_by_side(asked, guests, failing, work, as_json=as_json, explain=explain is not False)
     with (
@@ -169,9 +174,7 @@ def _side_by_side(
     one_each = [msgspec.structs.replace(asked, arch=name) for name in guests]
     finished = []
     for plan in [plan_of(one, work.progress) for one in one_each]:
-        folder = result_folders.new_folder(None)
-        with result_folders.claimed(folder):
-            result_folders.store_plan(folder, plan)
+        with options.new_result(None, plan) as folder:
             one = measure_aloud(plan, folder, work)
             finished.append(attributed(folder, one, work)[0] if explain else one)
         remember(folder, work.progress)
@@ -198,14 +201,6 @@ def _require_watchable(asked: ComparisonRequest, *, once: object) -> None:
         raise UserError(
             "--watch gives many results, and --resume, --result, --explain, --robust, --fail-on and --json are for one",
             hint="leave them out; `lab report` lists the results",
-        )
-
-
-def _require_one_result(what: str, *, once: object) -> None:
-    if once:
-        raise UserError(
-            f"{what} gives several results, and --resume, --result, --explain and --robust are for one",
-            hint="leave them out; `lab explain ID` and `lab ab --resume ID` take one of the results",
         )
 
 

@@ -30,13 +30,17 @@ _plan = click.option(
 _table = click.option(
     "--table", metavar="NAME", default="", help="A further table that comes with the lab, such as contention."
 )
-_data = click.option(
-    "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
-    help="An atlas (default: the lab's own).",
+_source = options.together(
+    click.option(
+        "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+        help="An atlas (default: the lab's own).",
+    ),
+    _table,
+    click.option(
+        "--arch", default=architecture.DEFAULT, show_default=True, metavar="NAME",
+        help="The architecture of the kernels.",
+    ),
 )  # fmt: skip
-_arch = click.option(
-    "--arch", default=architecture.DEFAULT, show_default=True, metavar="NAME", help="The architecture of the kernels."
-)
 
 
 @click.group()
@@ -66,10 +70,7 @@ def _require(table: str) -> None:
 @click.option(
     "--anew", is_flag=True, help="Measure also columns that are another machine's in OUTPUT/ARCHITECTURE.json."
 )
-@options.budget
-@options.jobs
-@options.quiet
-@options.executor()
+@options.means
 def run(
     plan: Path | None,
     table: str,
@@ -113,8 +114,7 @@ def _grow(
     on_file = takeover.read(file, place)
     here = takeover.fingerprints(place, found, work)
     taken = takeover.take_over(on_file.atlases, place, found, here)
-    for line in (*on_file.unfit, *(f"{file}: {line}" for line in taken.left)):
-        click.echo(visible(line))
+    options.print_lines([*on_file.unfit, *(f"{file}: {line}" for line in taken.left)])
     there = frozenset[tuple[str, str]]() if anew else taken.sure
     queue = takeover.Queue(place=place, wanted=wanted, there=there, on_file=on_file, here=here)
     begun = columns.measure(place, queue.columns, work, there)
@@ -129,15 +129,12 @@ def _grow(
         f"{written}: {queue.summary(begun)}; {plural(len(made.cases), 'case')}, "
         f"{plural(sum(1 for _ in made.holes), 'hole')}; {plural(others, 'column')} taken over"
     )
-    for line in lines:
-        click.echo(visible(line))
+    options.print_lines(lines)
 
 
 @atlas.command("show")
 @click.argument("case")
-@_data
-@_table
-@_arch
+@_source
 @options.json_output
 def show_(case: str, data: Path | None, table: str, arch: str, as_json: bool) -> None:
     """Show the cost of a case in every kernel, and its steps with the functions that make them.
@@ -157,9 +154,7 @@ def show_(case: str, data: Path | None, table: str, arch: str, as_json: bool) ->
 @atlas.command()
 @click.argument("base")
 @click.argument("test")
-@_data
-@_table
-@_arch
+@_source
 @options.json_output
 def diff(base: str, test: str, data: Path | None, table: str, arch: str, as_json: bool) -> None:
     """Show the changes from one kernel to another: `6.12` is its newest package, `6.12.95` that one.
@@ -185,13 +180,8 @@ def _judged(path: Path | None, guests: str, table: str) -> Judgement:
 @click.argument("case")
 @click.argument("base")
 @click.argument("test")
-@_data
-@_table
-@_arch
-@options.budget
-@options.jobs
-@options.quiet
-@options.executor()
+@_source
+@options.means
 @options.json_output
 def bisect(
     case: str,
@@ -263,9 +253,7 @@ def site_(files: tuple[Path, ...], output: Path) -> None:
 @click.option("--random", "number", type=click.IntRange(min=1), help="Draw so many cells instead.")
 @click.option("--draw", type=int, default=1, show_default=True, help="The seed of the draw.")
 @_plan
-@_data
-@_table
-@_arch
+@_source
 @options.jobs
 @options.quiet
 @options.json_output
@@ -296,6 +284,5 @@ def check(
     if as_json:
         options.print_json({"schema": "lab.atlas.check/1", "cells": records.plain(found)})
     else:
-        for line in atlas_check.lines(found):
-            click.echo(line)
+        options.print_lines(atlas_check.lines(found))
     return 0 if all(one.is_equal for one in found) else 1

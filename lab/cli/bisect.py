@@ -42,7 +42,7 @@ class WithPaths(click.Group):
         return super().parse_args(ctx, args)
 
 
-# The options that name the ends and how a commit is decision.
+# The options that name the ends, and that say how a commit is decided.
 _ends = options.together(
     click.option(
         "--good", metavar="SPEC", shell_complete=options.complete_spec, help="The older end, before it got worse."
@@ -116,7 +116,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
 )
 @click.option("--first-parent", is_flag=True, default=None, help="Follow only the first parent of merges.")
 @options.mode
-@options.live_guest()
+@options.live_guest
 @click.option("--confidence", type=options.Share(), help="How sure the answer has to be, 95% or more (95%).")
 @click.option(
     "--max-seeds",
@@ -130,10 +130,7 @@ _result_id = click.argument("result_id", metavar="[ID]", default="latest", shell
 )
 @click.option("--inside/--no-inside", default=True, help="From packages go on to the commits they were made from.")
 @click.option("--speculate/--no-speculate", default=True, help="While guests run, build kernels that may be next.")
-@options.budget
-@options.jobs
-@options.quiet
-@options.executor()
+@options.means
 @options.result
 @options.json_output
 @click.pass_context
@@ -208,10 +205,7 @@ def _print(answer: Answer, *, as_json: bool) -> int:
 
 @bisect.command()
 @_result_id
-@options.budget
-@options.jobs
-@options.quiet
-@options.executor()
+@options.means
 @options.json_output
 def resume(
     result_id: str,
@@ -249,8 +243,7 @@ def status_(result_id: str, as_json: bool) -> None:
     if as_json:
         options.print_json(session.status(found))
     else:
-        for line in session.text(found):
-            click.echo(visible(line))
+        options.print_lines(session.text(found))
 
 
 @bisect.command()

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from lab import report
+from lab.bisection.commit_range import merge_base
 from lab.cli import ab, options
 from lab.compare import result_folders
 from lab.compare.comparison import measure_aloud
@@ -24,12 +25,10 @@ from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import HostFailed, LabError, UserError
 from lab.core.executor import Work
-from lab.core.git import Repo
-from lab.core.process import CommandFailed
 from lab.core.progress import Progress
 from lab.core.text import plural, visible_lines
 from lab.guests import image
-from lab.guests.host_commands import PROGRAM_OF, command_workload
+from lab.guests.host_commands import PROGRAM_OF
 from lab.guests.run import Arm
 from lab.history import remember
 from lab.kernels import compilers, trees
@@ -162,34 +161,18 @@ def _revisions(base: str, test: str, tree: str | None, progress: Progress) -> tu
     if found is None:
         named = f"{markdown.code(base)} is not in this clone" if base else "No base was given"
         raise Nothing("no baseline", f"{named}, so there is nothing to compare the change with.")
-    return [_parted(source, found, head), head], choice
-
-
-def _parted(source: Repo, base: str, head: str) -> str:
-    """The commit where a change left its base; the base itself if the history is cut off before that."""
-    try:
-        return source.git("merge-base", base, head)
-    except CommandFailed:
-        return base
+    # The base itself if the history is cut off before the commit where both part.
+    return [merge_base(source, found, head) or found, head], choice
 
 
 def _plan(
     specs: Sequence[str], tree: str | None, base_program: str | None, rest: dict[str, Any], progress: Progress
 ) -> Plan:
-    """The plan of a comparison in exact mode."""
-    if rest["exec"] is not None:
-        program = Path(base_program) if base_program else None
-        rest["workload"] = (
-            str(
-                command_workload(
-                    rest["exec"], [Path(one) for one in rest["file"]], base_program=program, clocked=rest["clocked"]
-                )
-            ),
-        )
-    elif base_program:
+    if base_program and rest["exec"] is None:
         raise UserError("--base-program requires --exec", hint="give the command that runs the program")
+    values = options.with_command(rest, Path(base_program) if base_program else None)
     base, test = specs
-    asked = {**rest, "base": base, "test": test, "tree": tree, "mode": "exact"}
+    asked = {**values, "base": base, "test": test, "tree": tree, "mode": "exact"}
     return plan_of(msgspec.convert(asked, ComparisonRequest), progress)
 
 
@@ -216,9 +199,7 @@ def _require_inputs_changed(plan: Plan) -> None:
 
 def _measured(plan: Plan, chosen: Path | None, work: Work, output: Path) -> tuple[AbResult, str]:
     """Build, measure, explain the largest regression; page and document are written, the comment is returned."""
-    folder = result_folders.new_folder(chosen)
-    with result_folders.claimed(folder):
-        result_folders.store_plan(folder, plan)
+    with options.new_result(chosen, plan) as folder:
         with result_folders.kept(folder, work.progress):
             with _limit(work):
                 arms = Measurement.of(plan, folder, plan.base.spec).arms(plan.planned, work)

@@ -225,7 +225,6 @@ class Size(click.ParamType[int]):
     _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}  # noqa: RUF012
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The size in bytes."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", str(value).strip(), re.IGNORECASE)
         if found is None:
             self.fail(f"{value!r} is not a size; write 500M or 20G", param, ctx)

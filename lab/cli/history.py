@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from lab.cli import options
 from lab.core.git import short
 from lab.core.progress import Progress
-from lab.core.text import number, plural, visible
+from lab.core.text import number, plural
 from lab.history import index, trends
 from lab.history.database import anew, opened
 from lab.history.trends import Change, Dot, SeriesFilter, SideBySide, Summary, Trend
@@ -25,14 +25,14 @@ def series_lines(series: Sequence[Summary]) -> Iterator[str]:
     for each in series:
         setup = f"  [{each.setup}]" if each.setup else ""
         many = plural(each.points, "point")
-        yield visible(f"{many:>11}  {each.last[:10]}  {each.conditions}  {each.name} ({each.unit}){setup}")
+        yield f"{many:>11}  {each.last[:10]}  {each.conditions}  {each.name} ({each.unit}){setup}"
 
 
 def render_trend(trend: Trend) -> Iterator[str]:
     """A series over time, and its steps."""
     series = trend.series
     setup = series.setup or "nothing set"
-    yield visible(f"{series.name} ({series.unit}, {series.better} is better), {series.mode} mode, {setup}")
+    yield f"{series.name} ({series.unit}, {series.better} is better), {series.mode} mode, {setup}"
     pairs = "seeds" if series.mode == "exact" else "rounds"
     yield f"conditions {series.conditions}, {plural(len(trend.points), 'point')}, mean over {trend.seeds} {pairs} each"
     if trend.also:
@@ -43,7 +43,7 @@ def render_trend(trend: Trend) -> Iterator[str]:
     for i, dot in enumerate(trend.points):
         marks = [_step(steps[i])] if i in steps else []
         marks += ["outlier"] if i in trend.outliers else []
-        yield visible("  ".join([_dot(dot, before), *marks]).rstrip())
+        yield "  ".join([_dot(dot, before), *marks]).rstrip()
         before = dot.value
     yield ""
     yield f"{plural(len(trend.changes), 'step')}, {plural(len(trend.outliers), 'outlier')}"
@@ -67,7 +67,7 @@ def comparison_lines(sides: Sequence[SideBySide]) -> Iterator[str]:
     """Two kernels, a line for each series."""
     for side in sides:
         base, test, series = _value(side.base), _value(side.test), side.series
-        yield visible(f"{percent(side.ratio):>9}  {base:>12} -> {test:<12} {series.name} ({series.unit})")
+        yield f"{percent(side.ratio):>9}  {base:>12} -> {test:<12} {series.name} ({series.unit})"
 
 
 _which = options.together(
@@ -101,7 +101,7 @@ def show(database: str | None, as_json: bool, **which: str | None) -> None:
     if as_json:
         options.print_json({"schema": "lab.history/1", "database": str(path), "series": series})
         return
-    _print(series_lines(series))
+    options.print_lines(series_lines(series))
     click.echo(f"{len(series)} series in {path}")
 
 
@@ -121,7 +121,7 @@ def trend(database: str | None, as_json: bool, least: float, **which: str | None
     if as_json:
         options.print_json(chosen)
     else:
-        _print(render_trend(chosen))
+        options.print_lines(render_trend(chosen))
 
 
 @history.command()
@@ -140,7 +140,7 @@ def compare(base: str, test: str, database: str | None, as_json: bool, **which: 
     if as_json:
         options.print_json({"schema": "lab.sides/1", "sides": sides})
     else:
-        _print(comparison_lines(sides))
+        options.print_lines(comparison_lines(sides))
 
 
 @history.command()
@@ -183,8 +183,3 @@ def _reading(
         with base.reading() as connection:
             trends.check_names(connection, wanted)
             yield base.path, connection, wanted
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(line)

@@ -33,7 +33,7 @@ def kernel() -> None:
 @options.tree
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="The compiler.")
 @options.jobs
-@options.executor()
+@options.executor
 @options.json_output
 def build(
     specs: tuple[str, ...],
@@ -113,8 +113,7 @@ def _print_offers(offers: Sequence[Offer], as_json: bool) -> None:
     if as_json:
         options.print_json({"schema": "lab.packages/1", "packages": [offer._asdict() for offer in offers]})
         return
-    for line in columns([("suite", "package", "version"), *offers] if offers else []):
-        click.echo(line)
+    options.print_lines(columns([("suite", "package", "version"), *offers] if offers else []))
     if not offers:
         click.echo("no such kernel package in any suite", err=True)
 

@@ -12,7 +12,7 @@ import msgspec
 from lab.cli import options
 from lab.core import records
 from lab.core.errors import UserError
-from lab.core.text import columns, number, visible
+from lab.core.text import columns, number
 from lab.guests import calibration, hardware, native
 from lab.guests.calibration import Measurement
 from lab.guests.hardware import Machine
@@ -35,13 +35,12 @@ def list_command(as_json: bool) -> None:
 
     Example: lab machine list
     """
-    rows = [(name, hardware.path_of(name), hardware.load(name)) for name in hardware.names(None)]
+    rows = [(name, hardware.load(name).description, str(hardware.path_of(name))) for name in hardware.names(None)]
     if as_json:
-        listed = [{"name": name, "description": each.description, "path": str(path)} for name, path, each in rows]
-        _print_json({"schema": "lab.machines/1", "machines": listed})
+        listed = [{"name": name, "description": text, "path": path} for name, text, path in rows]
+        options.print_in_order({"schema": "lab.machines/1", "machines": listed})
         return
-    for line in columns([(name, each.description, str(path)) for name, path, each in rows]):
-        click.echo(line)
+    options.print_lines(columns(rows))
 
 
 @machine.command("show")
@@ -54,10 +53,11 @@ def show_command(ref: str, as_json: bool) -> None:
     """
     shown = hardware.load(ref)
     if as_json:
-        _print_json({"schema": "lab.machine/1", **msgspec.to_builtins(shown)})
+        options.print_in_order({"schema": "lab.machine/1", **msgspec.to_builtins(shown)})
         return
-    tables = [*_values_table(shown), *_mitigations(shown)]
-    click.echo("\n".join(visible(line) for line in [f"{shown.name}: {shown.description}", *_host(shown), "", *tables]))
+    values = [(name, text, source) for name, (_, text, source) in _values(shown).items()]
+    tables = [*columns(values, right=(1,)), *_mitigations(shown)]
+    options.print_lines([f"{shown.name}: {shown.description}", *_host(shown), "", *tables])
 
 
 @machine.command("compare")
@@ -75,14 +75,13 @@ def compare_command(one: str, other: str, as_json: bool) -> None:
     if as_json:
         values = [{"name": name, "a": x and x[0], "b": y and y[0], "ratio": _ratio(x, y)} for name, x, y in rows]
         names = [each.name for each in machines]
-        _print_json({"schema": "lab.machine-comparison/1", "a": names[0], "b": names[1], "values": values})
+        options.print_in_order({"schema": "lab.machine-comparison/1", "a": names[0], "b": names[1], "values": values})
         return
     table = [("", *(each.name for each in machines), "B/A")]
     for name, x, y in rows:
         ratio = _ratio(x, y)
         table.append((name, x[1] if x else "-", y[1] if y else "-", "-" if ratio is None else f"{ratio:.2f}"))
-    for line in columns(table, right=(1, 2, 3)):
-        click.echo(visible(line))
+    options.print_lines(columns(table, right=(1, 2, 3)))
 
 
 @machine.command("measure")
@@ -128,19 +127,13 @@ def measure_command(like: str | None, output: Path, cpu: int | None, quick: bool
         guest=native.guest_of(base.guest),
         name=name,
     )
-    records.write_atomic(output, _file(measured).encode())
+    like_whom = f"Written by `lab machine measure`. Values that could not be measured are {base.name}'s, and say why."
+    records.write_atomic(output, hardware.to_toml(measured.machine, [like_whom, *measured.notes]).encode())
     if as_json:
-        document = {"path": str(output), "like": base.name, "notes": measured.notes}
-        _print_json({"schema": "lab.machine-measured/1", **document, "machine": msgspec.to_builtins(measured.machine)})
+        document = {"path": str(output), "like": base.name, "notes": measured.notes, "machine": measured.machine}
+        options.print_in_order({"schema": "lab.machine-measured/1", **document})
         return
-    click.echo("\n".join(visible(line) for line in _report(measured, output)))
-
-
-def _file(measured: Measurement) -> str:
-    like = (
-        f"Written by `lab machine measure`. Values that could not be measured are {measured.base.name}'s, and say why."
-    )
-    return hardware.to_toml(measured.machine, [like, *measured.notes])
+    options.print_lines(_report(measured, output))
 
 
 def _report(measured: Measurement, output: Path) -> list[str]:
@@ -165,10 +158,6 @@ def _mitigations(shown: Machine) -> list[str]:
     """The text of each file of vulnerabilities under `mitigations=auto`, and its source."""
     rows = [(f"mitigations.{name}", one.says, one.source) for name, one in shown.mitigations.items()]
     return ["", *columns(rows)] if rows else []
-
-
-def _values_table(shown: Machine) -> list[str]:
-    return columns([(name, text, source) for name, (_, text, source) in _values(shown).items()], right=(1,))
 
 
 def _values(shown: Machine) -> dict[str, tuple[float, str, str]]:
@@ -211,7 +200,3 @@ def _ratio(one: tuple[float, str, str] | None, other: tuple[float, str, str] | N
     if one[0] == other[0]:
         return 1.0
     return other[0] / one[0] if one[0] else None
-
-
-def _print_json(document: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())

@@ -40,7 +40,7 @@ from lab.stats import defaults
     help="The metric that decides, or that the cells show (default: each workload's primary).",
 )
 @options.measured(max_seeds=defaults.MATRIX_MAX_SEEDS)
-@options.executor()
+@options.executor
 @click.option(
     "--resume", metavar="ID", shell_complete=options.complete_result, help="Go on with a matrix that was interrupted."
 )

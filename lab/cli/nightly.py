@@ -31,7 +31,7 @@ def nightly() -> None:
 @nightly.command()
 @_plan
 @options.jobs
-@options.executor()
+@options.executor
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 if the night found a new regression.")
 @options.json_output
 def run(
@@ -71,8 +71,7 @@ def _show(night: Night, *, as_json: bool) -> None:
         return
     from lab.nightly import status as statuses
 
-    for line in statuses.night_lines(night):
-        click.echo(line)
+    options.print_lines(statuses.night_lines(night))
 
 
 @nightly.command()
@@ -91,8 +90,7 @@ def status(name: str | None, as_json: bool) -> None:
     if as_json:
         options.print_json(current)
         return
-    for line in statuses.text(current):
-        click.echo(line)
+    options.print_lines(statuses.text(current))
 
 
 @nightly.command()

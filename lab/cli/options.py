@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
@@ -156,7 +157,6 @@ class Share(click.ParamType[float]):
     name = "SHARE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share as a fraction between 0 and 1, both excluded."""
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"([0-9.]+)\s*(%?)", str(value).strip())
@@ -219,7 +219,6 @@ class OutputFile(click.ParamType[Path]):
     name = "FILE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path."""
         path = Path(value)
         if path.is_dir():
             self.fail(f"{path} is a folder; name a file", param, ctx)
@@ -234,7 +233,6 @@ class Cpus(click.ParamType["int | tuple[int, ...]"]):
     name = "N,...|host"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, ...]:
-        """The number, or a tuple of several."""
         if isinstance(value, tuple):
             return value
         if value == "host":
@@ -312,7 +310,6 @@ class MeasuringCommand(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, each group under its name."""
         of = {name: group for group, names in _GROUPS.items() for name in names.split()}
         rows: dict[str, list[tuple[str, str]]] = {group: [] for group in [*_GROUPS, "Other options"]}
         for param in self.get_params(ctx):
@@ -335,9 +332,11 @@ def together(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-def executor() -> Decorator:
-    """The options of a command whose guests and builds a cluster may run."""
-    return together(cluster, share)
+executor = together(cluster, share)
+"""The options of a command whose guests and builds a cluster may run."""
+
+means = together(budget, jobs, quiet, executor)
+"""The options of a command that works for long."""
 
 
 @contextmanager
@@ -356,21 +355,40 @@ def result_folder(
     resume: str | None, result: Path | None, load: Callable[[Path], P], make: Callable[[], P]
 ) -> Iterator[tuple[Path, P]]:
     """Claim the folder of a result with its plan: an interrupted one's, or a new one's, which is stored first."""
-    if resume is not None:
-        folder = result_folders.open_folder(resume, unfinished=True)
-        plan = load(folder)
-    else:
+    if resume is None:
         plan = make()
-        folder = result_folders.new_folder(result)
+        with new_result(result, plan) as folder:
+            yield folder, plan
+        return
+    folder = result_folders.open_folder(resume, unfinished=True)
+    plan = load(folder)
     with result_folders.claimed(folder):
-        if resume is None:
-            result_folders.store_plan(folder, plan)
         yield folder, plan
 
 
+@contextmanager
+def new_result(chosen: Path | None, plan: ComparisonPlan) -> Iterator[Path]:
+    """Claim a new folder for a result, with the plan in it."""
+    folder = result_folders.new_folder(chosen)
+    with result_folders.claimed(folder):
+        result_folders.store_plan(folder, plan)
+        yield folder
+
+
 def print_json(document: object) -> None:
-    """Print one JSON document."""
+    """Print one JSON document, its keys sorted."""
     click.echo(records.encode(document), nl=False)
+
+
+def print_in_order(document: object) -> None:
+    """Print one JSON document, its keys in their own order."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print each text on one line, without characters that a terminal would obey."""
+    for line in lines:
+        click.echo(visible(line))
 
 
 _CHOSEN = ("suite", "exec", "workload")
@@ -391,12 +409,13 @@ def _selections(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) 
     return selection.suite(ctx.params["suite"]).selections if ctx.params.get("suite") is not None else value
 
 
-def with_command(values: dict[str, Any]) -> dict[str, Any]:
+def with_command(values: dict[str, Any], base_program: Path | None = None) -> dict[str, Any]:
     """The values of options, with the command of `--exec` as the workload."""
     rest = {name: value for name, value in values.items() if name not in ("exec", "file", "clocked")}
     if values["exec"] is not None:
         brought = [Path(file) for file in values["file"]]
-        rest["workload"] = [str(command_workload(values["exec"], brought, clocked=values["clocked"]))]
+        command = command_workload(values["exec"], brought, base_program=base_program, clocked=values["clocked"])
+        rest["workload"] = [str(command)]
     return rest
 
 
@@ -457,39 +476,33 @@ def measured(*, max_seeds: int, suite: str | None = None) -> Decorator:
     )  # fmt: skip
 
 
-def live_guest() -> Decorator:
-    """The options of every measurement in live mode: accelerator and CPUs of the guests, iterations of a boot."""
-    return together(
-        click.option(
-            "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
-            help="Live mode: KVM if a guest boots under it; tcg is slow, and its times are an emulator's.",
-        ),
-        click.option("--cpus", type=Cpus(), help="vCPUs of a guest; exact mode: or a list (default: its workload's)."),
-        click.option(
-            "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (3, or as measured)."
-        ),
-    )  # fmt: skip
+live_guest = together(
+    click.option(
+        "--accel", type=click.Choice(["auto", "kvm", "tcg"]), default="auto", show_default=True,
+        help="Live mode: KVM if a guest boots under it; tcg is slow, and its times are an emulator's.",
+    ),
+    click.option("--cpus", type=Cpus(), help="vCPUs of a guest; exact mode: or a list (default: its workload's)."),
+    click.option(
+        "--iterations", type=click.IntRange(min=1), help="Live mode: of each case in a boot (3, or as measured)."
+    ),
+)  # fmt: skip
+"""The options of every measurement in live mode: accelerator and CPUs of the guests, iterations of a boot."""
 
-
-def live() -> Decorator:
-    """The options of a comparison that require live mode."""
-    return together(
-        live_guest(),
-        click.option("--numa", type=click.IntRange(min=1), help="NUMA nodes of a guest."),
-        click.option("--duet", is_flag=True, help="Both arms at once, on CPUs of their own."),
-        click.option("--rounds", type=click.IntRange(min=1), help="Exactly that many rounds."),
-        click.option(
-            "--max-rounds", type=click.IntRange(min=6), default=defaults.MAX_ROUNDS, show_default=True,
-            help="Stop adding rounds here.",
-        ),
-        click.option(
-            "--perf/--no-perf", default=None, help="Count events by `perf stat` (default: under KVM with a PMU)."
-        ),
-        click.option(
-            "--perf-record", is_flag=True,
-            help="Afterwards, a profile of both arms by `perf record`, and their difference.",
-        ),
-    )  # fmt: skip
+live = together(
+    live_guest,
+    click.option("--numa", type=click.IntRange(min=1), help="NUMA nodes of a guest."),
+    click.option("--duet", is_flag=True, help="Both arms at once, on CPUs of their own."),
+    click.option("--rounds", type=click.IntRange(min=1), help="Exactly that many rounds."),
+    click.option(
+        "--max-rounds", type=click.IntRange(min=6), default=defaults.MAX_ROUNDS, show_default=True,
+        help="Stop adding rounds here.",
+    ),
+    click.option("--perf/--no-perf", default=None, help="Count events by `perf stat` (default: under KVM with a PMU)."),
+    click.option(
+        "--perf-record", is_flag=True, help="Afterwards, a profile of both arms by `perf record`, and their difference."
+    ),
+)  # fmt: skip
+"""The options of a comparison that require live mode."""
 
 
 def require_exact(mode: str) -> None:

@@ -246,8 +246,7 @@ def replay(
     if as_json:
         options.print_json(replayed)
     else:
-        for line in replayed.differences:
-            click.echo(visible(line))
+        options.print_lines(replayed.differences)
         click.echo(visible(f"{replayed.result}: {replayed.guests} guests run again, {count} numbers differ"))
         if replayed.environment:
             click.echo(visible(f"the environment differs in: {', '.join(replayed.environment)}"))

@@ -128,7 +128,7 @@ def list_command(as_json: bool) -> None:
             for each in workloads
         ]
         named = [{"name": each.name, "description": each.description, "groups": each.cases()} for each in suites]
-        _print_json({"schema": "lab.workloads/1", "workloads": document, "suites": named})
+        options.print_in_order({"schema": "lab.workloads/1", "workloads": document, "suites": named})
         return
     rows = [(each.name, f"{plural(len(each.cases), 'case'):>9}", each.story) for each in workloads]
     rows += [
@@ -149,14 +149,14 @@ def show_command(name: str, as_json: bool) -> None:
     """
     if (suite := selection.suites().get(name)) is not None:
         if as_json:
-            _print_json({"schema": "lab.suite/1", **records.plain(suite), "groups": suite.cases()})
+            options.print_in_order({"schema": "lab.suite/1", **records.plain(suite), "groups": suite.cases()})
         else:
             click.echo(render_suite(suite))
         return
     shown = selection.load(name)
     if as_json:
         limited = {"limits": records.plain(list(limits().values()))}
-        _print_json({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str), **limited})
+        options.print_in_order({"schema": "lab.workload/1", **msgspec.to_builtins(shown, enc_hook=str), **limited})
     else:
         click.echo(render(shown, width_of()))
 
@@ -211,7 +211,7 @@ def check_command(refs: tuple[str, ...], run: str | None, guest_timeout: float, 
             if not as_json:
                 click.echo(line)
     if as_json:
-        _print_json({"schema": "lab.workload-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
+        options.print_in_order({"schema": "lab.workload-check/1", "workloads": msgspec.to_builtins(rows, enc_hook=str)})
     return status
 
 
@@ -225,7 +225,3 @@ def _facts(checked: WorkloadCheck) -> str:
             "its work follows the clock, as it says" if checked.clocked else "its work does not follow the clock"
         )
     return "; ".join(filter(None, [", ".join(facts), turns_note(checked.vcpus)]))
-
-
-def _print_json(document: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
