@@ -35,7 +35,7 @@ SHARE = Path("/mnt")
 """The shared folder, as the machine sees it."""
 
 _MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "kvm-amd")
-_LOOK_S = 30
+_LOOK_S, _START_S, _COMMAND_S = 30, 1800, 7200
 _QEMU = "qemu-system-x86_64"
 _QEMU_PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data")
 _LEAST_QEMU = (10, 0)
@@ -46,9 +46,8 @@ _LOCKUP = re.compile(r"soft lockup - CPU#\d+ stuck for \d{3,}s")
 class Machine:
     """A running machine, in which commands run as root. folder: the shared one, which is kept."""
 
-    def __init__(self, folder: Path, *, systemd: bool = False, memory_mb: int = 4096, timeout_s: float = 1800) -> None:
+    def __init__(self, folder: Path, *, systemd: bool = False) -> None:
         self.folder = folder
-        self._timeout_s = timeout_s
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("server.sh", "systemd.sh"):
             shutil.copy(HERE / name, folder)
@@ -60,25 +59,25 @@ class Machine:
         started = time.monotonic()
         with (folder / "qemu.log").open("wb") as log:
             self._qemu = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *_argv(Path(self._sockets.name), folder, program, memory_mb)],
+                ["setpriv", "--pdeathsig", "KILL", "--", *_argv(Path(self._sockets.name), folder, program)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
-        self._listener.settimeout(timeout_s)
+        self._listener.settimeout(_START_S)
         self._control, _ = self._listener.accept()
         self._control.settimeout(_LOOK_S)
         self._pending = b""
         self._statuses: dict[int, int] = {}
         self._count = 0
-        assert self._line(timeout_s) == "up"
+        assert self._line(_START_S) == "up"
         self.up_s = time.monotonic() - started
 
-    def start(self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/") -> int:
+    def start(self, *argv: str, env: Mapping[str, str] | None = None) -> int:
         """Start a command; its number."""
         self._count += 1
         exports = [f"export {name}={shlex.quote(value)}" for name, value in (env or {}).items()]
         # A shell without job control starts what it puts in the background deaf to Ctrl-C.
         run = shlex.join(["env", "--default-signal=INT", *argv])
-        script = [f"echo $$ >{SHARE / str(self._count)}.pid", *exports, f"cd {shlex.quote(cwd)}", f"exec {run}"]
+        script = [f"echo $$ >{SHARE / str(self._count)}.pid", *exports, "cd /", f"exec {run}"]
         (self.folder / f"{self._count}.sh").write_text("\n".join(script) + "\n")
         try:
             self._control.sendall(b"%d\n" % self._count)
@@ -86,10 +85,10 @@ class Machine:
             self.lost("is gone")
         return self._count
 
-    def wait(self, number: int, timeout_s: float = 7200) -> subprocess.CompletedProcess[str]:
+    def wait(self, number: int) -> subprocess.CompletedProcess[str]:
         """Wait for a command, with its status and output."""
         while number not in self._statuses:
-            ended, status = self._line(timeout_s).split()
+            ended, status = self._line(_COMMAND_S).split()
             self._statuses[int(ended)] = int(status)
         out, err = ((self.folder / f"{number}.{stream}").read_text(errors="replace") for stream in ("out", "err"))
         return subprocess.CompletedProcess(number, self._statuses[number], out, err)
@@ -97,7 +96,7 @@ class Machine:
     def process(self, number: int) -> int:
         """The process of a command, which leads a group of its own."""
         path = self.folder / f"{number}.pid"
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + _START_S
         while not path.exists() or not path.read_text().endswith("\n"):
             assert time.monotonic() < deadline, f"{path} does not appear"
             time.sleep(0.1)
@@ -111,11 +110,9 @@ class Machine:
         done = self.run(*install)
         assert done.returncode == 0, done.stderr
 
-    def run(
-        self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/", timeout_s: float = 7200
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return self.wait(self.start(*argv, env=env, cwd=cwd), timeout_s)
+        return self.wait(self.start(*argv, env=env))
 
     def stop(self) -> None:
         """Switch the machine off, as by its plug."""
@@ -150,7 +147,7 @@ class Machine:
         pytest.exit(f"the emulated machine {how}; run the tests again. Its console ends:\n{said}", MACHINE_LOST)
 
 
-def _argv(sockets: Path, folder: Path, program: str, memory_mb: int) -> list[str]:
+def _argv(sockets: Path, folder: Path, program: str) -> list[str]:
     parts = obtain()
     tsc = subprocess.run([parts / "tsc"], capture_output=True, text=True, check=True).stdout.strip()
     cmdline = [
@@ -164,7 +161,7 @@ def _argv(sockets: Path, folder: Path, program: str, memory_mb: int) -> list[str
         *("nice", *_qemu(parts), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         # Without la57: KVM would give its guests page tables of five levels.
         *("-machine", "q35", "-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max,la57=off"),
-        *("-smp", "2", "-m", str(memory_mb)),
+        *("-smp", "2", "-m", "4096"),
         *("-kernel", str(parts / "vmlinuz"), "-initrd", str(parts / "initrd.cpio"), "-append", " ".join(cmdline)),
         *("-virtfs", f"local,path=/,mount_tag=root,readonly=on,{mount}"),
         *("-virtfs", f"local,path={folder},mount_tag=share,{mount}"),

@@ -47,45 +47,27 @@ def test_a_certificate_of_one_round_claims_to_resolve_nothing(kvm: KvmLab) -> No
 # ---- stopped and killed
 
 
-@pytest.fixture(scope="module")
-def interrupted(kvm: KvmLab) -> tuple[str, list[dict[str, str]], Any]:
-    """Two rounds that Ctrl-C stops and `kill -9` ends: what the first said, the boots after each, the document."""
-    folder = kvm.lab.home / "live-kvm-interrupted"
-    boots = folder / "boots"
-    stopped = kvm.stop_when(boots, 1, "INT", *AB, *LIVE, "--rounds", "2", "--result", str(folder))
-    assert stopped.returncode == 130, stopped
-    kept = [_digests(kvm, boots)]
-    killed = kvm.stop_when(boots, len(kept[0]) + 1, "KILL", "ab", "--resume", str(folder))
-    assert killed.returncode == 128 + 9, killed
-    assert not any("qemu" in name for name in kvm.processes()), "no guest outlives the lab"
-    kept.append(_digests(kvm, boots))
-    document = kvm.json("ab", "--resume", str(folder))
-    kept.append(_digests(kvm, boots))
-    return stopped.stderr, kept, document
-
-
 def _digests(kvm: KvmLab, folder: Path) -> dict[str, str]:
     """The SHA-256 of a folder's files in the machine, by path."""
     found = kvm.machine.run("find", str(folder), "-type", "f", "-exec", "sha256sum", "{}", "+").stdout
     return {path: digest for digest, path in (line.split(maxsplit=1) for line in found.splitlines())}
 
 
-def test_ctrl_c_says_how_to_go_on(interrupted: tuple[str, list[dict[str, str]], Any]) -> None:
-    assert "lab ab --resume " in interrupted[0] and "Traceback" not in interrupted[0]
-
-
-def test_nothing_that_was_measured_before_a_stop_or_a_kill_is_measured_again(
-    interrupted: tuple[str, list[dict[str, str]], Any],
-) -> None:
-    _, (stopped, killed, finished), _ = interrupted
+def test_a_comparison_that_is_stopped_and_killed_goes_on_and_ends_as_any_other(kvm: KvmLab, exact: Any) -> None:
+    folder = kvm.lab.home / "live-kvm-interrupted"
+    boots = folder / "boots"
+    ended = kvm.stop_when(boots, 1, "INT", *AB, *LIVE, "--rounds", "2", "--result", str(folder))
+    assert ended.returncode == 130, ended
+    assert "lab ab --resume " in ended.stderr and "Traceback" not in ended.stderr
+    stopped = _digests(kvm, boots)
+    ended = kvm.stop_when(boots, len(stopped) + 1, "KILL", "ab", "--resume", str(folder))
+    assert ended.returncode == 128 + 9, ended
+    assert not any("qemu" in name for name in kvm.processes()), "no guest outlives the lab"
+    killed = _digests(kvm, boots)
+    document = kvm.json("ab", "--resume", str(folder))
+    finished = _digests(kvm, boots)
     assert 1 <= len(stopped) < len(killed) <= len(finished) == 4
-    assert stopped.items() <= killed.items() <= finished.items()
-
-
-def test_a_comparison_that_was_stopped_and_killed_ends_as_any_other(
-    interrupted: tuple[str, list[dict[str, str]], Any], exact: Any
-) -> None:
-    document = interrupted[2]
+    assert stopped.items() <= killed.items() <= finished.items(), "nothing is measured again"
     assert [one["number"] for one in counted(document)] == [1, 2]
     assert document["verdict"] == "unknown", "two rounds decide nothing"
     assert counters(document, "page_faults", "vmas") == counters(exact, "page_faults", "vmas")

@@ -16,26 +16,22 @@ exit 1
 """
 
 
-def script(kvm: KvmLab, name: str, *lines: str) -> str:
-    """A workload that runs these lines in its guest."""
-    path = kvm.lab.home / "scripts" / f"{name}.sh"
-    kvm.machine.put(path, "\n".join(["#!/bin/sh", *lines, ""]), kvm.lab.user)
-    return f"script:{path}"
-
-
-def test_an_arm_whose_kernel_panics_is_broken(kvm: KvmLab) -> None:
-    workload = script(kvm, "panic", "echo c >/proc/sysrq-trigger")
-    said = kvm.refused(4, "ab", *ARMS, "-w", workload, *LIVE, "--rounds", "1")
-    assert "arm is broken: its guest died 3 times in round 1" in said
-    assert "sysrq triggered crash" in said, "the panic's own words"
-    assert not any("qemu" in name for name in kvm.processes())
-
-
-def test_an_arm_whose_guests_hang_is_broken(kvm: KvmLab) -> None:
-    workload = script(kvm, "hang", "while :; do sleep 1; done")
-    said = kvm.refused(4, "ab", *ARMS, "-w", workload, *LIVE, "--rounds", "1", "--guest-timeout", "60s")
-    assert "arm is broken: its guest died 3 times in round 1" in said
-    assert "the guest hung; stopped after" in said and "--guest-timeout" in said
+@pytest.mark.parametrize(
+    ("name", "line", "more", "words"),
+    [
+        ("panic", "echo c >/proc/sysrq-trigger", (), ("sysrq triggered crash",)),
+        ("hang", "while :; do sleep 1; done", ("--guest-timeout", "60s"),
+         ("the guest hung; stopped after", "--guest-timeout")),
+    ],
+)  # fmt: skip
+def test_an_arm_whose_guests_die_is_broken(
+    kvm: KvmLab, name: str, line: str, more: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    script = kvm.lab.home / "scripts" / f"{name}.sh"
+    kvm.machine.put(script, f"#!/bin/sh\n{line}\n", kvm.lab.user)
+    said = kvm.refused(4, "ab", *ARMS, "-w", f"script:{script}", *LIVE, "--rounds", "1", *more)
+    for word in ("arm is broken: its guest died 3 times in round 1", *words):
+        assert word in said
     assert not any("qemu" in name for name in kvm.processes())
 
 
