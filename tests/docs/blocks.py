@@ -44,17 +44,12 @@ def same_conditions(shown: str, real: str) -> bool | None:
     return said == real_ones if said else None
 
 
-def matches(shown: str, real: str, *, exact: bool) -> bool:
-    """Tell if an output is the one that is shown, spaces aside.
+def mismatch(shown: str, real: str, *, exact: bool) -> str:
+    """The first line that is shown and not printed; nothing if the output is the one that is shown, spaces aside.
 
     Where conditions differ (`exact` is false), a number may differ by a fifth (by 3, if it is small), a word with
     digits in it, such as a version or a commit, by whatever it likes, and an interval may stand where `exact` is shown.
     """
-    return not mismatch(shown, real, exact=exact)
-
-
-def mismatch(shown: str, real: str, *, exact: bool) -> str:
-    """The first line that is shown and not printed; nothing where the outputs match."""
     printed = real.rstrip().splitlines()
     # The numbers of printed lines that the lines so far can stand for. A pattern of all would take exponential time.
     ends = {0}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.opened import launched
+from tests.browser.opened import Opened, launched
 
 TOP = Path(__file__).resolve().parents[2]
 SITE, MAN = TOP / "build" / "docs", TOP / "build" / "man"
@@ -122,12 +122,8 @@ def test_a_page_is_whole_at_any_width_and_accessible(page: Path, browser: Any) -
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_and_searches_it_without_a_network(scheme: str, browser: Any) -> None:
-    asked: list[str] = []
-    said: list[str] = []
-    page = browser.new_context(color_scheme=scheme, viewport={"width": 400, "height": 800}).new_page()
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
-    page.goto((SITE / "tutorial.html").as_uri())
+    opened = Opened(browser, SITE / "tutorial.html", color_scheme=scheme, viewport={"width": 400, "height": 800})
+    page = opened.page
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.goto((SITE / "search.html").as_uri() + "?q=hugetlb")
@@ -135,5 +131,5 @@ def test_a_browser_shows_and_searches_it_without_a_network(scheme: str, browser:
     page.context.close()
     brightness = sum(map(int, re.findall(r"\d+", shade)[:3])) / (3 * 255)
     assert brightness > 0.8 if scheme == "light" else brightness < 0.2
-    assert not said
-    assert asked and all(url.startswith(("file:", "data:")) for url in asked)
+    assert not opened.said
+    assert opened.asked and all(url.startswith(("file:", "data:")) for url in opened.asked)
