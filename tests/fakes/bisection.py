@@ -111,13 +111,16 @@ def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
     time.sleep(float(os.environ.get("FAKE_BUILD_S", "0")))
     if fate == "build":
         raise BuildFailed(f"{spec.source.describe} does not build with gcc: mm/file.c:1: error: no")
+    return kernel_of(spec, spec.source, fate, code)
+
+
+def kernel_of(spec: KernelSpec, source: TreeSource, fate: object, code: str) -> Kernel:
+    """A kernel that is a file with its fate, and known by its code."""
     key = hashlib.sha256(code.encode()).hexdigest()
     path = Path(os.environ["XDG_CACHE_HOME"]) / "fake-kernels" / key
     path.parent.mkdir(parents=True, exist_ok=True)
     records.write_atomic(path, f"{fate}\n{code}".encode())
-    return Kernel(
-        spec=spec, key=key, release="6.99", commit=spec.source.commit, bzimage=path, vmlinux=None, symbols=None
-    )
+    return Kernel(spec=spec, key=key, release="6.99", commit=source.commit, bzimage=path, vmlinux=None, symbols=None)
 
 
 Value = Callable[[float, int, str], float]

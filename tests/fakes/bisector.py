@@ -12,8 +12,7 @@ from lab.bisection.answer import Answer
 from lab.cli import main
 from lab.core.executor import Work
 
-from . import bisection as fakebisect
-from .bisection import Guests, write_workload
+from .bisection import Guests, replacements, write_workload
 from .build import own_folders
 
 
@@ -70,12 +69,18 @@ class Bisector:
         return complaints[0]
 
 
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
-    """The command, with all kernels and guests being fakes."""
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
+    """Work in a test's own folders, with fakes where kernels, image, QEMU and guests would be."""
     own_folders(monkeypatch, tmp_path)
     guests = Guests()
-    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
+    for (where, name), what in replacements(tmp_path / "fake", guests).items():
         monkeypatch.setattr(where, name, what)
+    return guests
+
+
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
+    """The command, with all kernels and guests being fakes."""
+    guests = pretend(monkeypatch, tmp_path)
     return Bisector(tmp_path / "linux", write_workload(tmp_path / "mine"), guests, capsys)
 
 

@@ -4,18 +4,15 @@ A line `cost 12` of a C file adds 12 to what one operation costs. `uses NAME` bu
 `gone NAME` only if none has.
 """
 
-import hashlib
-import os
 import re
 from pathlib import Path
 
-from lab.core import records
 from lab.core.errors import BuildFailed
 from lab.kernels import trees
 from lab.kernels.build import TreeSource
 from lab.kernels.kernel import Kernel, KernelSpec
 
-from .bisection import note
+from .bisection import kernel_of, note
 from .kernel import commit_all, git, write_kernel
 
 
@@ -49,10 +46,4 @@ def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
             message = f"does not build with gcc: ../src/{path}:{line}:2: error: '{name}' undeclared"
             raise BuildFailed(f"{spec.source.describe} {message}")
     cost = sum(int(name) for _, _, verb, name in words if verb == "cost")
-    key = hashlib.sha256("".join(lines).replace(tree, "").encode()).hexdigest()
-    path = Path(os.environ["XDG_CACHE_HOME"]) / "fake-kernels" / key
-    path.parent.mkdir(parents=True, exist_ok=True)
-    records.write_atomic(path, f"{1e6 / cost}\n{key}".encode())
-    return Kernel(
-        spec=spec, key=key, release="6.99", commit=spec.source.commit, bzimage=path, vmlinux=None, symbols=None
-    )
+    return kernel_of(spec, spec.source, 1e6 / cost, "".join(lines).replace(tree, ""))

@@ -11,8 +11,8 @@ from lab.kernels import trees
 from lab.nightly import record, run
 from lab.nightly.record import Event, Night
 
-from .bisection import Guests, commit, replacements, start, write_workload
-from .build import own_folders
+from .bisection import Guests, commit, start, write_workload
+from .bisector import pretend
 from .kernel import git
 
 FIRST = date(2026, 11, 1)
@@ -63,12 +63,9 @@ class Nights:
 
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
     """A plan and its tree, in the folders of a test."""
-    own_folders(monkeypatch, tmp_path)
+    guests = pretend(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("LAB_DATABASE", raising=False)
-    guests = Guests()
-    for (module, name), fake in replacements(tmp_path / "fake", guests).items():
-        monkeypatch.setattr(module, name, fake)
     top = tmp_path / "upstream"
     made = Nights(top, tmp_path / "plan.toml", guests, monkeypatch, capsys)
     made.commits.append(start(top))

@@ -49,7 +49,7 @@ def make(top: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     certificates.keep([_certificate("layout-512k"), _certificate("layout-1m")])
     _unfinished()
     stored({"vmlinux": b"a kernel" * 100})
-    _image()
+    records.save(paths.cache_dir("images", IMAGE.key) / "image.json", IMAGE)
     folders = sorted(path.parent for path in paths.data_dir("results").glob("*/result.json"))
     assert main.run(["history", "rebuild"]) == 0
     found = {result_folders.kind(folder): folder for folder in folders}
@@ -69,7 +69,3 @@ def _certificate(case: str) -> certificates.Certificate:
     alone = msgspec.structs.replace(EQUAL, case=case, metrics=[EQUAL.primary])
     (one,) = certificates.certify(result(alone))
     return one
-
-
-def _image() -> None:
-    records.save(paths.cache_dir("images", IMAGE.key) / "image.json", IMAGE)
