@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli import main
 from lab.guests import exact
 
 from .fakes import bisector as bisectors
 from .fakes import nights as fakenights
 from .fakes.bisector import Bisector
 from .fakes.build import own_folders
+from .fakes.command import Ended, Lab
 from .fakes.nights import Nights
 
 # pytest-xdist's processes inherit it from the first one, and so share the home that guest tests work in; so do the
@@ -112,6 +114,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts that stand for QEMU would run once more to say that they have no sandbox."""
     monkeypatch.setattr(exact, "sandbox", lambda qemu: ())
+
+
+@pytest.fixture
+def lab(capsys: pytest.CaptureFixture[str]) -> Lab:
+    """The command `lab` in this process."""
+
+    def run(*words: str, status: int = 0) -> Ended:
+        capsys.readouterr()
+        ended = Ended(main.run([*words]), *capsys.readouterr())
+        assert ended.status == status, ended.err
+        return ended
+
+    return run
 
 
 @pytest.fixture

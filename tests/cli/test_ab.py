@@ -1,9 +1,7 @@
 """`lab ab` with guests that never boot: exit status, its document, replays, and `--watch`."""
 
-import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +16,7 @@ from lab.workloads import selection
 from lab.workloads.selection import Suite
 
 from ..fakes import kernel_image
+from ..fakes.command import Ended, Lab
 from ..fakes.guest import Broken, FakeGuests, Formula, Unsupported, alike, plan, pretend, slower_large, write_workload
 from ..fakes.result import case, result
 from ..fakes.work import quiet
@@ -30,16 +29,17 @@ def unsure(arm: str, seed: int, case: str) -> float:
 
 
 @pytest.fixture
-def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> Lab:
     """Run `lab ab` on two kernel files; the first argument is the guests' formula."""
     workload = write_workload(tmp_path / "mine")
+    arms = [f"file:{tmp_path / name}" for name in ("base", "test")]
     for name in ("base", "test"):
         (tmp_path / name).write_bytes(kernel_image.empty() + name.encode())
 
-    def run(formula: Formula, *words: str) -> int:
+    def run(formula: Formula, *words: str, status: int = 0) -> Ended:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))
         chosen = [] if "--suite" in words else ["-w", workload]
-        return main.run(["ab", f"file:{tmp_path}/base", f"file:{tmp_path}/test", *chosen, "--max-seeds", "6", *words])
+        return lab("ab", *arms, *chosen, "--max-seeds", "6", *words, status=status)
 
     return run
 
@@ -81,11 +81,8 @@ def test_two_kernels_and_a_command_need_no_options(monkeypatch: pytest.MonkeyPat
         (("HEAD", "worktree", "--watch", "--fail-on", "regression"), "for one"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(["ab", *words]) == 2
-    assert said in capsys.readouterr().err
+def test_options_that_contradict_each_other_are_refused(words: tuple[str, ...], said: str, lab: Lab) -> None:
+    assert said in lab("ab", *words, status=2).err
 
 
 @pytest.mark.parametrize(
@@ -102,8 +99,8 @@ def test_options_that_contradict_each_other_are_refused(
         (unsure, ["--fail-on", "unknown", "--require-verdict"], 1),
     ],
 )
-def test_verdicts_and_statuses(compare: Callable[..., int], formula: Formula, words: list[str], status: int) -> None:
-    assert compare(formula, *words) == status
+def test_verdicts_and_statuses(compare: Lab, formula: Formula, words: list[str], status: int) -> None:
+    compare(formula, *words, status=status)
 
 
 def without_small(error: Exception) -> Formula:
@@ -118,12 +115,9 @@ def without_small(error: Exception) -> Formula:
 
 
 @pytest.mark.parametrize("more", [(), ("--fail-on", "regression")])
-def test_a_case_that_failed_ends_with_status_4_and_the_others_are_judged(
-    compare: Callable[..., int], capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
-) -> None:
-    assert compare(without_small(Broken("exited with status 3: no")), "--json", *more) == 4
-    said = capsys.readouterr()
-    small, large = json.loads(said.out)["cases"]
+def test_a_case_that_failed_ends_with_status_4_and_the_others_are_judged(compare: Lab, more: tuple[str, ...]) -> None:
+    said = compare(without_small(Broken("exited with status 3: no")), "--json", *more, status=4)
+    small, large = said.document["cases"]
     assert (small["failed"]["arms"], small["failed"]["kind"]) == (["base", "test"], "workload")
     assert (large["failed"], large["verdict"]) == (None, "regression")
     message = "1 of 2 cases failed, the first in both arms: base arm, seed 1: mine:small exited with status 3: no"
@@ -131,84 +125,72 @@ def test_a_case_that_failed_ends_with_status_4_and_the_others_are_judged(
 
 
 @pytest.mark.parametrize(("more", "status"), [((), 0), (("--fail-on", "regression"), 1)])
-def test_a_case_that_a_kernel_lacks_is_no_failure(
-    compare: Callable[..., int], capsys: pytest.CaptureFixture[str], more: tuple[str, ...], status: int
-) -> None:
-    assert compare(without_small(Unsupported("is not supported on this kernel: no")), "--json", *more) == status
-    document = json.loads(capsys.readouterr().out)
+def test_a_case_that_a_kernel_lacks_is_no_failure(compare: Lab, more: tuple[str, ...], status: int) -> None:
+    without = without_small(Unsupported("is not supported on this kernel: no"))
+    document = compare(without, "--json", *more, status=status).document
     small, large = document["cases"]
     assert (small["failed"]["kind"], large["verdict"]) == ("unsupported", "regression")
     assert document["reason"].endswith("; 1 of 2 cases unsupported")
 
 
 def test_a_suite_selects_its_cases_and_groups_them(
-    compare: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    compare: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = str(tmp_path / "mine")
     suite = Suite(name="tiny", description="d", groups={"big": (f"{mine}:large",), "rest": (f"{mine}:sm*",)})
     monkeypatch.setattr(selection, "suites", lambda: {"tiny": suite})
-    assert compare(slower_large, "--suite", "tiny", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
+    document = compare(slower_large, "--suite", "tiny", "--json").document
     assert document["suite"] == "tiny"
     assert [(case["case"], case["group"], case["verdict"]) for case in document["cases"]] == [
         ("large", "big", "regression"), ("small", "rest", "same"),
     ]  # fmt: skip
 
 
-def test_json_is_one_document_on_stdout(compare: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(slower_large, "--json") == 0
-    said = capsys.readouterr()
-    document = json.loads(said.out)
+def test_json_is_one_document_on_stdout(compare: Lab, lab: Lab) -> None:
+    said = compare(slower_large, "--json")
+    document = said.document
     assert (document["schema"], document["verdict"]) == ("lab.ab/1", "regression")
     assert "guests" in said.err
-    assert main.run(["report", document["result"], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == document
-    assert main.run(["report", "--json"]) == 0
-    assert [row["result"] for row in json.loads(capsys.readouterr().out)["results"]] == [document["result"]]
-    assert compare(slower_large, "--json", "-q") == 0
-    quiet = capsys.readouterr()
-    assert json.loads(quiet.out)["verdict"] == "regression" and quiet.err == ""
+    assert lab("report", document["result"], "--json").document == document
+    assert [row["result"] for row in lab("report", "--json").document["results"]] == [document["result"]]
+    quiet = compare(slower_large, "--json", "-q")
+    assert quiet.document["verdict"] == "regression" and quiet.err == ""
 
 
 def test_replay_that_differs_names_the_numbers(
-    compare: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    compare: Lab, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def differs(arm: str, seed: int, case: str) -> float:
         return slower_large(arm, seed, case) + ((arm, seed, case) == ("test", 4, "large"))
 
     compare(slower_large)
     pretend(monkeypatch, tmp_path, FakeGuests(differs))
-    capsys.readouterr()
-    assert main.run(["replay", "latest"]) == 4
-    said = capsys.readouterr()
+    said = lab("replay", "latest", status=4)
     assert "large throughput test seed 4: 58.0 became 59.0" in said.out
     assert "please report" in said.err
 
 
 def test_replay_boots_the_very_guests_that_were_booted(
-    compare: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compare: Lab, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # From seed 7 on only what is undecided is run; a case's numbers depend on what ran before it in its guest.
     def formula(arm: str, seed: int, case: str) -> float:
         return unsure(arm, seed, case) if case == "large" else 100.0
 
-    assert compare(formula, "--max-seeds", "8") == 0
+    compare(formula, "--max-seeds", "8")
     again = pretend(monkeypatch, tmp_path, FakeGuests(formula))
-    assert main.run(["replay", "latest"]) == 0
+    lab("replay", "latest")
     assert {seed: cases for _, seed, cases in again.calls} == {
         **dict.fromkeys(range(1, 7), ("small", "large")),
         **dict.fromkeys((7, 8), ("large",)),
     }
 
 
-def test_a_result_folder_is_taken_once(
-    compare: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_result_folder_is_taken_once(compare: Lab, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    assert compare(slower_large, "--result", str(folder)) == 0
+    compare(slower_large, "--result", str(folder))
     before = (folder / "result.json").read_bytes()
-    assert compare(alike, "--result", str(folder)) == 2
-    assert "already holds a result" in capsys.readouterr().err
+    assert "already holds a result" in compare(alike, "--result", str(folder), status=2).err
     words = [sys.executable, "-m", "lab", "ab", "--resume", str(folder)]
     with result_folders.claimed(folder):
         done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -29,6 +29,11 @@ BLOCKS: list[dict[str, Any]] = [
 ]
 
 
+JOBS: list[dict[str, Any]] = [
+    job for block in BLOCKS for job in (*block.get("jobs", {}).values(), *block.values()) if isinstance(job, dict)
+]
+
+
 def step(name: str) -> dict[str, Any]:
     (found,) = [one for one in STEPS if one["name"] == name]
     return found
@@ -36,16 +41,13 @@ def step(name: str) -> dict[str, Any]:
 
 def scripts() -> list[str]:
     """All that a shell gets: of the action, the template, and the examples."""
-    jobs = [
-        job for block in BLOCKS for job in (*block.get("jobs", {}).values(), *block.values()) if isinstance(job, dict)
-    ]
     lines = [
         line
-        for job in (JOB, *jobs)
+        for job in (JOB, *JOBS)
         for part in ("before_script", "script", "after_script")
         for line in job.get(part, [])
     ]
-    steps = [one for job in jobs for one in job.get("steps", [])]
+    steps = [one for job in JOBS for one in job.get("steps", [])]
     return [*(one["run"] for one in (*STEPS, *steps) if "run" in one), *lines]
 
 
@@ -74,15 +76,8 @@ def test_every_action_is_pinned_to_a_commit_or_a_full_version() -> None:
 def test_every_variable_is_an_option_of_the_command() -> None:
     options = {f"LAB_CI_{param.name}".upper() for param in ci.params if isinstance(param, click.Option)}
     own = [step(name)["env"] for name in ("Find the keys of the cache", "Compare")]
-    named = {name for env in (*own, JOB["variables"]) for name in env if name.startswith("LAB_CI_")}
-    named |= {
-        name
-        for block in BLOCKS
-        for job in block.values()
-        if isinstance(job, dict)
-        for name in job.get("variables", {})
-        if name.startswith("LAB_CI_")
-    }
+    given = [*own, *(job.get("variables", {}) for job in (JOB, *JOBS))]
+    named = {name for env in given for name in env if name.startswith("LAB_CI_")}
     assert named <= options and {"LAB_CI_BASE", "LAB_CI_BASE_PROGRAM", "LAB_CI_KERNELS", "LAB_CI_EXEC"} <= named
     assert own[0] == own[1], "the keys are those of what is compared"
 
@@ -186,7 +181,7 @@ class Forge(BaseHTTPRequestHandler):
     """A forge with a list of comments."""
 
     comments: list[dict[str, Any]]
-    broken = False
+    broken: bool
     wrote: list[tuple[str, str]]
 
     def _answer(self, body: object) -> None:
@@ -216,15 +211,13 @@ class Forge(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def forge() -> Iterator[tuple[type[Forge], str]]:
-    class Own(Forge):
-        comments: list[dict[str, Any]] = []  # noqa: RUF012
-        wrote: list[tuple[str, str]] = []  # noqa: RUF012
-
-    server = HTTPServer(("127.0.0.1", 0), Own)
+def forge(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[type[Forge], str]]:
+    for name, value in {"comments": [], "wrote": [], "broken": False}.items():
+        monkeypatch.setattr(Forge, name, value, raising=False)
+    server = HTTPServer(("127.0.0.1", 0), Forge)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Own, f"http://127.0.0.1:{server.server_port}"
+    yield Forge, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
     server.server_close()

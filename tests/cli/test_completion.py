@@ -11,6 +11,7 @@ import pytest
 from lab.cli import main, options
 from lab.compare import result_folders
 
+from ..fakes.command import Lab
 from ..fakes.kernel import make_kernel
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -104,9 +105,8 @@ def test_commands_are_completed_without_importing_them() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_reads_its_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["completion", shell]) == 0
-    said = capsys.readouterr()
+def test_each_shell_reads_its_script(shell: str, lab: Lab) -> None:
+    said = lab("completion", shell)
     assert f"_LAB_COMPLETE={shell}_complete" in said.out and said.err == ""
     if shutil.which(shell):
         done = subprocess.run([shell, "-n"], input=said.out, capture_output=True, text=True, check=False)

@@ -1,6 +1,5 @@
 """`lab gc`: by age, then by size; never what a report needs, nor what somebody works with."""
 
-import json
 import os
 import re
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from lab.cli import gc, main
+from lab.cli import gc
 from lab.cli.gc import Item
 from lab.compare import result_folders
 from lab.core import paths
@@ -21,6 +20,7 @@ from lab.kernels import store
 
 from ..fakes import result as fakeresult
 from ..fakes.build import stored
+from ..fakes.command import Lab
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -60,29 +60,24 @@ def _result(name: str, days: float, *, finished: bool = True) -> Path:
     return folder
 
 
-def test_reports_are_the_same_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_are_the_same_afterwards(lab: Lab) -> None:
     old, new = _kernel("old", 40), _kernel("new", 0)
     finished, stopped = _result("a", 40), _result("b", 40, finished=False)
-    assert main.run(["report", "a", "--format", "html"]) == 0
-    before = capsys.readouterr().out
-    assert main.run(["gc", "--dry-run", "--json"]) == 0
-    assert {row["kind"] for row in json.loads(capsys.readouterr().out)["removed"]} == {"kernel", "consoles"}
+    before = lab("report", "a", "--format", "html").out
+    assert {row["kind"] for row in lab("gc", "--dry-run", "--json").document["removed"]} == {"kernel", "consoles"}
     assert old.is_dir() and (finished / "guests").is_dir()
-    assert main.run(["gc"]) == 0
-    said = capsys.readouterr().out
+    said = lab("gc").out
     assert re.search(r"^freed \d+ MiB \((kernel|consoles) \d+, ", said, re.MULTILINE), said
     assert re.search(r"^kept \d+ MiB \(.*kernel \d+", said, re.MULTILINE), said
     assert not old.exists() and new.is_dir()
     assert not (finished / "guests").exists() and (stopped / "guests").is_dir()
-    assert main.run(["report", "a", "--format", "html"]) == 0
-    assert capsys.readouterr().out == before
+    assert lab("report", "a", "--format", "html").out == before
 
 
-def test_when_there_is_no_more_room(capsys: pytest.CaptureFixture[str]) -> None:
+def test_when_there_is_no_more_room(lab: Lab) -> None:
     _kernel("new", 0)
-    assert main.run(["gc", "--size", "1K"]) == 0
-    assert "used within a day" in capsys.readouterr().err
-    assert main.run(["gc", "--size", "much"]) == 2
+    assert "used within a day" in lab("gc", "--size", "1K").err
+    lab("gc", "--size", "much", status=2)
 
 
 def _image(name: str, days: float) -> Path:
@@ -109,15 +104,13 @@ def _build_folders(tree: str, **days: float) -> Path:
     return top
 
 
-def _removed(capsys: pytest.CaptureFixture[str], *words: str) -> set[tuple[str, str]]:
+def _removed(lab: Lab, *words: str) -> set[tuple[str, str]]:
     """What `lab gc` removed: kinds, and names with the folder that they are in."""
-    capsys.readouterr()
-    assert main.run(["gc", *words, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["removed"]
+    rows = lab("gc", *words, "--json").document["removed"]
     return {(row["kind"], "/".join(Path(row["path"]).parts[-2:])) for row in rows}
 
 
-def test_images_build_folders_and_blobs_go_by_age(capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_build_folders_and_blobs_go_by_age(lab: Lab) -> None:
     _image("old", 40)
     _image("new", 1)
     _build_folders("left", one=40, other=50)
@@ -131,15 +124,15 @@ def test_images_build_folders_and_blobs_go_by_age(capsys: pytest.CaptureFixture[
         ("image", "images/old"), ("build folder", "left/one"), ("build folder", "left/other"),
         ("build folder", "left/src"), ("build folder", "used/one"), ("blob", "blobs/b1"),
     }  # fmt: skip
-    assert _removed(capsys, "--dry-run") == wanted
+    assert _removed(lab, "--dry-run") == wanted
     assert blob.exists() and paths.cache_dir("images", "old", "root").joinpath("init").exists()
-    assert _removed(capsys) == wanted
+    assert _removed(lab) == wanted
     assert not blob.exists() and not (paths.cache_dir("images") / "old").exists()
     assert {path.name for path in paths.cache_dir("work", "used").iterdir()} == {"src", "src.lock", "other"}
-    assert _removed(capsys) == set()
+    assert _removed(lab) == set()
 
 
-def test_what_others_work_with_stays(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_others_work_with_stays(lab: Lab) -> None:
     kernel, image, result = _kernel("old", 40), _image("old", 40), _result("a", 40)
     _build_folders("tree", one=40)
     blob = paths.cache_dir("blobs") / "b"
@@ -152,10 +145,10 @@ def test_what_others_work_with_stays(capsys: pytest.CaptureFixture[str]) -> None
             locks.enter_context(FileLock(path))
         for path in held:
             _old(path)
-        assert _removed(capsys, "--dry-run") == _removed(capsys) == set()
-        assert main.run(["kernel", "gc", "--older-than", "1d"]) == 0
+        assert _removed(lab, "--dry-run") == _removed(lab) == set()
+        lab("kernel", "gc", "--older-than", "1d")
         assert kernel.is_dir() and (result / "guests").is_dir()
-    assert len(_removed(capsys)) == 6
+    assert len(_removed(lab)) == 6
 
 
 @contextmanager
@@ -171,9 +164,7 @@ def _somebody_holds(*files: Path) -> Iterator[None]:
         process.kill()
 
 
-def test_a_removal_that_was_interrupted_is_finished(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_removal_that_was_interrupted_is_finished(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
     kernel = _kernel("old", 40)
 
     def interrupted(path: Path) -> None:
@@ -182,28 +173,28 @@ def test_a_removal_that_was_interrupted_is_finished(
 
     with monkeypatch.context() as patched:
         patched.setattr(gc, "_remove", interrupted)
-        assert main.run(["gc"]) == 130
+        lab("gc", status=130)
     assert not kernel.exists() and list(store.builds()) == []
-    assert _removed(capsys) == {("leftover", f"kernels/.{kernel.name}.old")}
+    assert _removed(lab) == {("leftover", f"kernels/.{kernel.name}.old")}
     assert list(store.kernels_dir().iterdir()) == []
     partial = paths.cache_dir("images") / ".new.partial"
     partial.mkdir()
     with FileLock(paths.cache_dir("images") / ".new.lock"):
-        assert _removed(capsys) == set()
-    assert _removed(capsys) == {("leftover", "images/.new.partial")}
+        assert _removed(lab) == set()
+    assert _removed(lab) == {("leftover", "images/.new.partial")}
     half = paths.cache_dir("blobs") / ".b1.1a2b3c4d"
     half.write_bytes(b"x" * 100)
     with FileLock(paths.cache_dir("blobs") / "b1.lock"):
-        assert _removed(capsys) == set()
-    assert _removed(capsys) == {("leftover", "blobs/.b1.1a2b3c4d")}
+        assert _removed(lab) == set()
+    assert _removed(lab) == {("leftover", "blobs/.b1.1a2b3c4d")}
 
 
-def test_a_record_that_was_never_finished_goes_after_a_day(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_that_was_never_finished_goes_after_a_day(lab: Lab) -> None:
     result = _result("kept", 1)
     old, new, other = (result / "runs" / f".one.json.{name}.new" for name in ("0123abcd", "4567cdef", "other"))
     for path in (old, new, other):
         path.write_bytes(b"half of it")
     for path in (old, other):
         _old(path, 1.1)
-    assert {path.rpartition("/")[2] for _, path in _removed(capsys)} == {old.name}
+    assert {path.rpartition("/")[2] for _, path in _removed(lab)} == {old.name}
     assert not old.exists() and new.exists() and other.exists()

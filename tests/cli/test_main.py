@@ -15,6 +15,7 @@ from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, HostFailed, LabError, Undecided, UserError
 
 from ..docs import dryrun
+from ..fakes.command import Lab
 from ..fakes.guest import plan, write_workload
 from ..fakes.kernel import make_kernel
 
@@ -37,9 +38,8 @@ def _lab(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("words", [*dryrun.names()], ids=" ".join)
 @pytest.mark.parametrize("option", ["--help", "-h"])
-def test_every_command_has_help(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run([*words, option]) == 0
-    said = capsys.readouterr()
+def test_every_command_has_help(words: tuple[str, ...], option: str, lab: Lab) -> None:
+    said = lab(*words, option)
     assert said.out.startswith(f"Usage: lab {' '.join(words)} ") and said.err == ""
 
 
@@ -79,11 +79,10 @@ def _failing(error: BaseException) -> Callable[..., None]:
     ],
 )
 def test_each_error_has_its_status_and_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: LabError, status: int
+    monkeypatch: pytest.MonkeyPatch, lab: Lab, error: LabError, status: int
 ) -> None:
     monkeypatch.setattr(result_folders, "finished", _failing(error))
-    assert main.run(["report"]) == status
-    said = capsys.readouterr()
+    said = lab("report", status=status)
     assert (said.out, said.err) == ("", "lab: it is wrong; do this (log: /x.log)\n")
 
 
@@ -97,12 +96,9 @@ def test_each_error_has_its_status_and_no_traceback(
         (OSError(36, "File name too long", "/long"), 2, "lab: /long: File name too long"),
     ],
 )
-def test_other_ends(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
-) -> None:
+def test_other_ends(monkeypatch: pytest.MonkeyPatch, lab: Lab, error: BaseException, status: int, words: str) -> None:
     monkeypatch.setattr(result_folders, "finished", _failing(error))
-    assert main.run(["report"]) == status
-    said = capsys.readouterr().err
+    said = lab("report", status=status).err
     assert said.endswith(f"{words}\n") and len(said.strip().splitlines()) == 1
 
 
@@ -128,12 +124,9 @@ def test_a_locale_of_other_characters_changes_no_file_and_no_output() -> None:
     )
 
 
-def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
     monkeypatch.setattr(result_folders, "finished", _failing(ZeroDivisionError("division by zero")))
-    assert main.run(["report"]) == 4
-    said = capsys.readouterr().err
+    said = lab("report", status=4).err
     assert re.fullmatch(
         r"lab: a mistake of the lab's own: ZeroDivisionError: division by zero; please report it \(log: (.*)\)\n", said
     )
@@ -166,9 +159,8 @@ def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(
     ],
     ids=" ".join,
 )
-def test_misuse_is_2_and_says_why(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(words) == 2
-    said = capsys.readouterr()
+def test_misuse_is_2_and_says_why(words: list[str], lab: Lab) -> None:
+    said = lab(*words, status=2)
     assert said.out == "" and said.err.strip()
     assert "Traceback" not in said.err
 
@@ -240,12 +232,11 @@ def test_hostile_words_are_only_words(
     assert not list(tmp_path.rglob("canary*"))
 
 
-def test_explain_takes_kernels_only_in_place_of_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_takes_kernels_only_in_place_of_a_result(lab: Lab) -> None:
     for words in (["--base", "deb:6.1"], ["latest", "--cpu", "--test", "deb:6.12"]):
-        assert main.run(["explain", *words]) == 2
-        assert "--base and --test go with --cpu and without a result" in capsys.readouterr().err
-    assert main.run(["explain"]) == 2
-    assert "Missing argument 'ID'" in capsys.readouterr().err
+        said = lab("explain", *words, status=2).err
+        assert "--base and --test go with --cpu and without a result" in said
+    assert "Missing argument 'ID'" in lab("explain", status=2).err
 
 
 def test_a_deleted_current_folder_is_said(

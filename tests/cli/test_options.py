@@ -1,7 +1,6 @@
 """Commands and the values of their options, where no other test has them."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from lab.kernels.kernel import KernelSpec
 
 from ..fakes import kernel_image
 from ..fakes.build import stored
+from ..fakes.command import Lab
 from ..fakes.guest import IMAGE, kernel
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -56,60 +56,48 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(path: str, com
 @pytest.mark.parametrize("command", ["ab", "aa", "matrix", "bisect"])
 @pytest.mark.parametrize("option", ["--budget", "--guest-timeout"])
 @pytest.mark.parametrize("span", ["0s", "0.0h", "0h0m"])
-def test_no_time_at_all_is_refused(command: str, option: str, span: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run([command, option, span]) == 2
-    assert f"Invalid value for '{option}': '{span}' must be longer than 0" in capsys.readouterr().err
+def test_no_time_at_all_is_refused(command: str, option: str, span: str, lab: Lab) -> None:
+    said = lab(command, option, span, status=2).err
+    assert f"Invalid value for '{option}': '{span}' must be longer than 0" in said
 
 
 def _store(subject: str) -> str:
     return stored({"vmlinux": b"x" * (2 << 20)}, subject=subject).key
 
 
-def test_kernels_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernels_are_listed(lab: Lab) -> None:
     key = _store("mm: one")
-    assert main.run(["kernel", "list"]) == 0
-    line = capsys.readouterr().out
-    assert line.startswith(f"{key[:12]}  6.99.0  cccccccccccc  mm: one  (used 20")
-    assert main.run(["kernel", "list", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert lab("kernel", "list").out.startswith(f"{key[:12]}  6.99.0  cccccccccccc  mm: one  (used 20")
+    (row,) = lab("kernel", "list", "--json").document["kernels"]
     assert (row["key"], row["folder"], row["subject"]) == (key, str(store.folder_of(key)), "mm: one")
 
 
-def test_kernels_are_removed_when_it_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernels_are_removed_when_it_is_meant(lab: Lab) -> None:
     key = _store("mm: one")
-    assert main.run(["kernel", "gc"]) == 0
-    assert capsys.readouterr().out == "0 of 1 kernels\n"
-    assert main.run(["kernel", "gc", "--older-than", "0s", "--dry-run"]) == 0
-    assert capsys.readouterr().out == f"would remove {key[:24]} (2 MiB)\n1 of 1 kernels\n"
+    assert lab("kernel", "gc").out == "0 of 1 kernels\n"
+    said = lab("kernel", "gc", "--older-than", "0s", "--dry-run").out
+    assert said == f"would remove {key[:24]} (2 MiB)\n1 of 1 kernels\n"
     assert store.find(key) is not None
-    assert main.run(["kernel", "gc", "--older-than", "0s"]) == 0
-    assert capsys.readouterr().out == f"removed {key[:24]} (2 MiB)\n1 of 1 kernels\n"
+    assert lab("kernel", "gc", "--older-than", "0s").out == f"removed {key[:24]} (2 MiB)\n1 of 1 kernels\n"
     assert store.find(key) is None
 
 
-def test_a_kernel_is_made_ready(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_is_made_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
     path = tmp_path / "vmlinuz"
     path.write_bytes(kernel_image.empty())
-
     ready = dataclasses.replace(kernel("x"), bzimage=path)
     monkeypatch.setattr(KernelSpec, "obtain", lambda *_, **__: ready)
-    assert main.run(["kernel", "build", f"file:{path}"]) == 0
-    assert capsys.readouterr().out == f"key of x  6.99  file:{path}\n"
-    assert main.run(["kernel", "build", f"file:{path}", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    assert lab("kernel", "build", f"file:{path}").out == f"key of x  6.99  file:{path}\n"
+    document = lab("kernel", "build", f"file:{path}", "--json").document
     assert document["schema"] == "lab.kernel/1"
     assert document["kernels"][0]["sha256"] == {"bzImage": records.file_digest(path)}
 
 
-def test_images_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["image", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"schema": "lab.images/1", "images": []}
+def test_images_are_listed(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
+    assert lab("image", "list", "--json").document == {"schema": "lab.images/1", "images": []}
     record = msgspec.structs.replace(IMAGE, key="k" * 64, sha256="s" * 64, packages={"fio": "3.33"})
     monkeypatch.setattr(image, "built", lambda: [(record, Path("/i"))])
-    assert main.run(["image", "list"]) == 0
-    assert capsys.readouterr().out == "kkkkkkkkkkkk  bookworm  1 packages  sha256 ssssssssssss\n"
+    assert lab("image", "list").out == "kkkkkkkkkkkk  bookworm  1 packages  sha256 ssssssssssss\n"
 
 
 # --- lab.toml of a checkout
@@ -156,22 +144,15 @@ def test_the_quick_suite_is_measured_where_nothing_is_named(words: tuple[str, ..
     assert _parsed("matrix", *words)["suite"] == ("quick" if "--suite" in words else None)
 
 
-def test_the_file_that_was_used_is_named(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_that_was_used_is_named(checkout: Path, lab: Lab) -> None:
     (checkout / "lab.toml").write_text('base = "v6.12"\nworkload = ["nosuch"]\n')
-    line = f"--base and --workload as in {checkout}/lab.toml\n"
-    assert main.run(["ab"]) == 2
-    assert capsys.readouterr().err.startswith(line)
-    assert main.run(["ab", "--base", "A", "-w", "nosuch"]) == 2
-    assert "lab.toml" not in capsys.readouterr().err
+    assert lab("ab", status=2).err.startswith(f"--base and --workload as in {checkout}/lab.toml\n")
+    assert "lab.toml" not in lab("ab", "--base", "A", "-w", "nosuch", status=2).err
 
 
-def test_an_unknown_key_and_a_value_that_cannot_be_are_refused_by_file(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_key_and_a_value_that_cannot_be_are_refused_by_file(checkout: Path, lab: Lab) -> None:
     (checkout / "lab.toml").write_text('base = "v6.12"\nbudgt = "40m"\n')
-    assert main.run(["ab"]) == 2
-    assert capsys.readouterr().err == (f"lab: {checkout}/lab.toml:2: unknown key 'budgt'; did you mean budget?\n")
+    assert lab("ab", status=2).err == (f"lab: {checkout}/lab.toml:2: unknown key 'budgt'; did you mean budget?\n")
     (checkout / "lab.toml").write_text('mode = "fast"\n')
-    assert main.run(["ab"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(lab("ab", status=2).err.split())
     assert "Invalid value for '--mode': 'fast' is not one of" in said and f"(in {checkout}/lab.toml)" in said

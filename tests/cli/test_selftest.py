@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from lab.cli import main, selftest
+from lab.cli import selftest
 from lab.cli.selftest import CASE
 from lab.core.errors import HostFailed
 from lab.guests import exact, kvm, perf_stat
 
+from ..fakes.command import Lab
 from ..fakes.guest import QEMU
 
 CHECK = {
@@ -65,14 +66,13 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
     return made
 
 
-def states(path: str = "selftest.json") -> dict[str, str]:
-    return {step["name"]: step["state"] for step in json.loads(Path(path).read_text())["steps"]}
+def states() -> dict[str, str]:
+    return {step["name"]: step["state"] for step in json.loads(Path("selftest.json").read_text())["steps"]}
 
 
-def test_a_host_where_everything_works(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["selftest"]) == 0
+def test_a_host_where_everything_works(commands: Commands, lab: Lab) -> None:
+    page = lab("selftest").out
     assert {*states().values()} == {"ok"} and len(states()) == 7
-    page = capsys.readouterr().out
     assert "agrees with exact mode" in page and "limited: turbo" in page
     events = json.loads(Path("selftest.json").read_text())["steps"][5]["values"]
     assert events == {
@@ -80,35 +80,35 @@ def test_a_host_where_everything_works(commands: Commands, capsys: pytest.Captur
         "kernel instructions": CHECK["kernel"],
         "dTLB misses": {"perf": 6.0, "model": 5.0, "ratio": 1.2},
     }
-    assert main.run(["selftest"]) == 2, "it is not overwritten"
+    assert "selftest.json exists" in lab("selftest", status=2).err
 
 
-def test_what_a_host_cannot_do_is_named(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_host_cannot_do_is_named(commands: Commands, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(qemu: str, **how: object) -> str:
         raise kvm.Refusal("there is no /dev/kvm")
 
     monkeypatch.setattr(kvm, "require", refuse)
-    assert main.run(["selftest"]) == 0
+    lab("selftest")
     assert [name for name, state in states().items() if state == "ok"] == [
         "doctor", "headline, exact mode", "machine measure",
     ]  # fmt: skip
     monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host")
     monkeypatch.setattr(perf_stat, "has_pmu", lambda: False)
-    assert main.run(["selftest", "--force"]) == 0
+    lab("selftest", "--force")
     assert [name for name, state in states().items() if state != "ok"] == ["hardware events"]
 
 
-def test_opposite_signs_fail(commands: Commands) -> None:
+def test_opposite_signs_fail(commands: Commands, lab: Lab) -> None:
     commands.live = "improvement"
-    assert main.run(["selftest"]) == 4
+    lab("selftest", status=4)
     assert states()["headline, live mode"] == "failed"
     commands.live = "unknown"
-    assert main.run(["selftest", "--force"]) == 0, "a host that cannot tell does not contradict"
+    lab("selftest", "--force")  # a host that cannot tell does not contradict
 
 
-def test_a_step_that_fails_stops_no_other_and_names_nobody(commands: Commands) -> None:
+def test_a_step_that_fails_stops_no_other_and_names_nobody(commands: Commands, lab: Lab) -> None:
     commands.broken = "machine"
-    assert main.run(["selftest"]) == 4
+    lab("selftest", status=4)
     assert [name for name, state in states().items() if state == "failed"] == ["machine measure"]
     text = Path("selftest.json").read_text()
     assert "no HOST in ~" in text and platform.node() not in text

@@ -4,7 +4,6 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from lab.cli import main
 from lab.core import paths, records
 
 from ..fakes import capabilities
+from ..fakes.command import Ended
 from ..fakes.store import Store
 from .damages import FILES
 from .kinds import KINDS, LIST, LISTS, REBUILD, Command, commands_of, files_of
@@ -25,15 +25,6 @@ FINE = {0, 2, 4}
 AGE = re.compile(r"just now|\d+ \w+ ago|\s+")
 UNKNOWN = ("seed unknown", "cannot be read")
 """Words of lines that say what a damaged file leaves open."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that ended."""
-
-    status: int
-    out: str
-    err: str
 
 
 @pytest.fixture
