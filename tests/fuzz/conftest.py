@@ -21,7 +21,10 @@ _INPUTS, _FINDINGS, _PEAK = "fuzz_inputs", "fuzz_findings", "fuzz_peak_mb"
 
 
 class Tally:
-    """Counts the inputs of a test by the reader that gets them. found: what went wrong; the test fails at its end."""
+    """The inputs of a test, counted by the reader that gets them.
+
+    found: readers, and what went wrong there; the test fails at its end.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.inputs: Counter[str] = Counter()
@@ -34,14 +37,6 @@ class Tally:
         while number == 0 or time.monotonic() < end:
             yield number
             number += 1
-
-    def input(self, reader: str) -> None:
-        """Count an input."""
-        self.inputs[reader] += 1
-
-    def finding(self, reader: str, said: str) -> None:
-        """Note what an input did, and go on."""
-        self.found.append((reader, said))
 
 
 @pytest.fixture

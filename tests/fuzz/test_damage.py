@@ -40,6 +40,6 @@ def test_no_damaged_file_breaks_a_command(
             wrong = status not in FINE or "Traceback" in said.err or "mistake of the lab's own" in said.err
             if wrong or "\x1b" in said.out:
                 words = f"seed {SEED}: lab {' '.join(command)} with {path.name} {damage} ({after[:60]!r})"
-                tally.finding(f"stored {name}", f"{words}: status {status}\n{said.err}")
-        tally.input(f"stored {name}")
+                tally.found.append((f"stored {name}", f"{words}: status {status}\n{said.err}"))
+        tally.inputs[f"stored {name}"] += 1
         kept()

@@ -4,7 +4,6 @@ import bz2
 import gzip
 import lzma
 import random
-import shutil
 import struct
 import tempfile
 import traceback
@@ -67,43 +66,38 @@ def explore(
         name = dice.choice([*damages])
         after = damages[name](before, dice)
         path.write_bytes(after)
-        tally.input(reader)
+        tally.inputs[reader] += 1
         try:
             read(path)
         except LabError:
             pass
         except Exception:
             said = f"seed {SEED}, number {number}: {path.name} {name}: {traceback.format_exc()}"
-            tally.finding(reader, said)
+            tally.found.append((reader, said))
         path.write_bytes(before)
 
 
 # ---- TOML
 
 
-def _copies(folder: Path, sources: list[Path]) -> list[Path]:
-    return [Path(shutil.copy(path, folder / f"{number}.toml")) for number, path in enumerate(sources)]
+def _texts(*found: Path) -> list[str]:
+    return [path.read_text() for path in sorted(found)]
 
 
-def test_a_workload_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
-    found = sorted(paths.data_folder("workloads").glob("*/workload.toml"))
-    explore(tally, "workload.toml", spec.read, _copies(tmp_path, found), TEXTS)
+TOML: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "workload.toml": (spec.read, _texts(*paths.data_folder("workloads").glob("*/workload.toml"))),
+    "machine file": (hardware.read, _texts(*map(hardware.path_of, hardware.names(None)))),
+    "plan of nights": (nightly_plan.load, [PLAN]),
+    "plan of an atlas": (atlas_plan.load, _texts(paths.data_folder("atlas") / "atlas.toml")),
+}
 
 
-def test_a_machine_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
-    found = [hardware.path_of(name) for name in hardware.names(None)]
-    explore(tally, "machine file", hardware.read, _copies(tmp_path, found), TEXTS)
-
-
-def test_a_plan_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
-    path = tmp_path / "plan.toml"
-    path.write_text(PLAN)
-    explore(tally, "plan of nights", nightly_plan.load, [path], TEXTS)
-
-
-def test_a_plan_of_an_atlas_is_read_or_refused(tally: Tally, tmp_path: Path) -> None:
-    found = [paths.data_folder("atlas") / "atlas.toml"]
-    explore(tally, "plan of an atlas", atlas_plan.load, _copies(tmp_path, found), TEXTS)
+@pytest.mark.parametrize("reader", TOML)
+def test_a_file_is_read_or_refused(reader: str, tally: Tally, tmp_path: Path) -> None:
+    read, texts = TOML[reader]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.toml").write_text(text)
+    explore(tally, reader, read, sorted(tmp_path.iterdir()), TEXTS)
 
 
 # ---- what a guest's plugin wrote

@@ -26,14 +26,14 @@ def explore(tally: Tally, reader: str, check: Callable[..., None], *values: st.S
     """Give a reader made-up values until the time of the test is over, or until it breaks."""
 
     def once(found: tuple[object, ...]) -> None:
-        tally.input(reader)
+        tally.inputs[reader] += 1
         check(*found)
 
     for number in tally.goes_on():
         try:
             seed(f"{SEED} {reader} {number}")(FUZZ(given(st.tuples(*values))(once)))()
         except Exception:
-            tally.finding(reader, f"seed {SEED}: {traceback.format_exc()}")
+            tally.found.append((reader, f"seed {SEED}: {traceback.format_exc()}"))
             return
 
 
