@@ -40,7 +40,7 @@ ROUNDS = 30
     metavar="N",
     help="Compare it with itself in another layout (SPEC+layout-N): an A/A of builds.",
 )
-@click.option("--resume", metavar="ID", shell_complete=options.complete_result, help="Continue an interrupted one.")
+@options.resume("Continue an interrupted one.")
 @click.option("--list", "listing", is_flag=True, help="List the certificates there are.")
 @options.json_output
 def aa(

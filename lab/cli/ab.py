@@ -51,8 +51,8 @@ class _Comparison(options.MeasuringCommand):
 
 @click.command(cls=_Comparison)
 @click.argument("kernels", metavar="[BASE TEST] [-- COMMAND]", nargs=-1, shell_complete=options.complete_spec)
-@click.option("--base", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel to compare with.")
-@click.option("--test", metavar="SPEC", shell_complete=options.complete_spec, help="The kernel in question.")
+@options.spec("--base", "The kernel to compare with.")
+@options.spec("--test", "The kernel in question.")
 @click.option(
     "--arch",
     metavar="NAME[,NAME...]",
@@ -63,9 +63,7 @@ class _Comparison(options.MeasuringCommand):
 @options.live
 @click.option("--base-cc", help="Compiler of the base kernel.")
 @click.option("--test-cc", help="Compiler of the test kernel.")
-@click.option(
-    "--resume", metavar="ID", shell_complete=options.complete_result, help="Go on with a result that was interrupted."
-)
+@options.resume("Go on with a result that was interrupted.")
 @click.option("--fail-on", metavar="VERDICT[,...]", help="Exit 1 if the verdict is one of these, e.g. regression.")
 @click.option("--require-verdict", is_flag=True, help="Exit 5 if the verdict is unknown.")
 @options.executor

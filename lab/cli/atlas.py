@@ -281,8 +281,6 @@ def check(
     with options.work(jobs) as work:
         wanted = atlas_check.draw(known, number, draw) if number else [atlas_check.named(known, cell) for cell in cells]
         found = atlas_check.check(known, _load_plan(plan, table), wanted, work)
-    if as_json:
-        options.print_json({"schema": "lab.atlas.check/1", "cells": records.plain(found)})
-    else:
-        options.print_lines(atlas_check.lines(found))
+    document = {"schema": "lab.atlas.check/1", "cells": records.plain(found)}
+    options.show(document, atlas_check.lines(found), as_json=as_json)
     return 0 if all(one.is_equal for one in found) else 1

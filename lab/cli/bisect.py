@@ -44,37 +44,21 @@ class WithPaths(click.Group):
 
 # The options that name the ends, and that say how a commit is decided.
 _ends = options.together(
-    click.option(
-        "--good", metavar="SPEC", shell_complete=options.complete_spec, help="The older end, before it got worse."
-    ),
-    click.option("--bad", metavar="SPEC", shell_complete=options.complete_spec, help="The newer end, which is worse."),
-    click.option(
-        "--old",
-        metavar="SPEC",
-        shell_complete=options.complete_spec,
-        help="The older end; any change is looked for, to either side.",
-    ),
-    click.option("--new", metavar="SPEC", shell_complete=options.complete_spec, help="The newer end."),
+    options.spec("--good", "The older end, before it got worse."),
+    options.spec("--bad", "The newer end, which is worse."),
+    options.spec("--old", "The older end; any change is looked for, to either side."),
+    options.spec("--new", "The newer end."),
     click.option("--recipe", metavar="NAME|FILE", help="Take options that are not given here from a recipe."),
     click.option(
         "--workload", "-w", metavar="NAME[:CASE]", shell_complete=options.complete_workload, help="The workload."
     ),
-    click.option(
-        "--metric",
-        metavar="instructions|cycles|NAME",
-        help="The metric that decides (default: the workload's).",
-    ),
+    options.any_metric("The metric that decides (default: the workload's)."),
     click.option(
         "--threshold", type=options.Share(), help="Changes up to this size do not count; the estimate decides (2%)."
     ),
     click.option("--seeds", type=click.IntRange(min=1), help="Exactly that many seeds a commit."),
     click.option("--model", type=click.Choice(["auto", "none", "tlb", "full"]), help="Cost model, as in `lab ab`."),
-    click.option(
-        "--machine",
-        metavar="NAME|FILE",
-        shell_complete=options.complete_machine,
-        help=f"The machine that is modelled ({hardware.DEFAULT}).",
-    ),
+    options.machine(f"The machine that is modelled ({hardware.DEFAULT})."),
     click.option("--cc", help="Compiler of all kernels (gcc)."),
     click.option("--arch", metavar="NAME", help="Architecture of the guests of all commits (x86_64)."),
     options.qemu,

@@ -108,9 +108,8 @@ def ci(
                 return 0
             finished, comment = _measured(plan, rest["result"], work, output)
         except Nothing as nothing:
-            if cache_key:
-                return 0
-            _write(output, _titled(nothing.word, nothing.reason))
+            if not cache_key:
+                _write(output, _titled(nothing.word, nothing.reason))
             return 0
         except (LabError, OSError, KeyboardInterrupt) as error:
             if not cache_key:

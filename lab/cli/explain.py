@@ -24,20 +24,10 @@ from lab.report import flame_graph as chains_as
 @click.option("--case", metavar="NAME", help="The case to explain (default: that of the verdict's number).")
 @click.option("--cost", type=click.Choice(["cycles", "instructions"]), default="cycles", show_default=True)
 @click.option("--model", type=click.Choice(["tlb", "full"]), help="Cost model (default: as measured, else full).")
-@click.option(
-    "--machine",
-    metavar="NAME|FILE",
-    shell_complete=options.complete_machine,
-    help="The cost model (default: as measured).",
-)
+@options.machine("The cost model (default: as measured).")
 @click.option("--all", "everything", is_flag=True, help="Also the functions, or features, that do not differ.")
 @click.option("--cpu", is_flag=True, help="The CPU that the guests see, and the kernels' choices by it.")
-@click.option(
-    "--false-sharing",
-    metavar="SPEC",
-    shell_complete=options.complete_spec,
-    help="In place of ID: list the lines that vCPUs of a kernel move for nothing.",
-)
+@options.spec("--false-sharing", "In place of ID: list the lines that vCPUs of a kernel move for nothing.")
 @click.option(
     "-w",
     "--workload",
@@ -48,12 +38,8 @@ from lab.report import flame_graph as chains_as
     show_default=True,
     help="With --false-sharing: the work of the kernel meanwhile.",
 )
-@click.option(
-    "--base", metavar="SPEC", shell_complete=options.complete_spec, help="With --cpu, in place of ID: a kernel."
-)
-@click.option(
-    "--test", metavar="SPEC", shell_complete=options.complete_spec, help="With --cpu, in place of ID: another kernel."
-)
+@options.spec("--base", "With --cpu, in place of ID: a kernel.")
+@options.spec("--test", "With --cpu, in place of ID: another kernel.")
 @click.option("--svg", type=options.OutputFile(), help="Write a chart of the functions that differ most.")
 @click.option("--flame-graph", type=options.OutputFile(), help="Write a differential flame graph, as SVG.")
 @click.option("--speedscope", type=options.OutputFile(), help="Write the call chains of both arms for speedscope.")

@@ -118,10 +118,7 @@ def trend(database: str | None, as_json: bool, least: float, **which: str | None
     with _reading(database, **which) as (_, connection, wanted):
         series, also = trends.choose(trends.list_series(connection, wanted))
         chosen = trends.trend(connection, series, also=also, least=least)
-    if as_json:
-        options.print_json(chosen)
-    else:
-        options.print_lines(render_trend(chosen))
+    options.show(chosen, render_trend(chosen), as_json=as_json)
 
 
 @history.command()
@@ -137,10 +134,7 @@ def compare(base: str, test: str, database: str | None, as_json: bool, **which: 
     """
     with _reading(database, **which) as (_, connection, wanted):
         sides = trends.compare(connection, base, test, wanted)
-    if as_json:
-        options.print_json({"schema": "lab.sides/1", "sides": sides})
-    else:
-        options.print_lines(comparison_lines(sides))
+    options.show({"schema": "lab.sides/1", "sides": sides}, comparison_lines(sides), as_json=as_json)
 
 
 @history.command()

@@ -155,10 +155,7 @@ def build_image(refresh: bool, as_json: bool) -> None:
     """
     with Progress() as progress:
         record, folder = guest_image.rebuild(progress) if refresh else guest_image.obtain(progress)
-    if as_json:
-        options.print_json({**records.plain(record), "folder": str(folder)})
-    else:
-        _print_image(record)
+    options.show({**records.plain(record), "folder": str(folder)}, [_line(record)], as_json=as_json)
 
 
 @image.command("list")
@@ -171,16 +168,13 @@ def list_images(as_json: bool) -> None:
       lab image list
     """
     built = guest_image.built()
-    if as_json:
-        rows = [{**records.plain(record), "folder": str(folder)} for record, folder in built]
-        options.print_json({"schema": "lab.images/1", "images": rows})
-        return
-    for record, _ in built:
-        _print_image(record)
+    rows = [{**records.plain(record), "folder": str(folder)} for record, folder in built]
+    lines = [_line(record) for record, _ in built]
+    options.show({"schema": "lab.images/1", "images": rows}, lines, as_json=as_json)
 
 
-def _print_image(image: Image) -> None:
-    click.echo(f"{image.key[:12]}  {image.suite}  {len(image.packages)} packages  sha256 {image.sha256[:12]}")
+def _line(image: Image) -> str:
+    return f"{image.key[:12]}  {image.suite}  {len(image.packages)} packages  sha256 {image.sha256[:12]}"
 
 
 @click.group()
@@ -230,11 +224,7 @@ def list_trees(as_json: bool) -> None:
 @click.option("--memory", type=click.IntRange(min=128), default=1024, show_default=True, help="Its memory, in MiB.")
 @click.option("--cc", default=compilers.DEFAULT, show_default=True, help="Compiler of the kernel.")
 @options.qemu
-@click.option(
-    "--guest-timeout",
-    type=options.Duration(positive=True),
-    help="A guest that runs longer hangs (300s for a command, no limit for a shell).",
-)
+@options.guest_timeout_of("300s for a command, no limit for a shell")
 @options.jobs
 def shell(
     spec: str,

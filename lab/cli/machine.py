@@ -85,12 +85,7 @@ def compare_command(one: str, other: str, as_json: bool) -> None:
 
 
 @machine.command("measure")
-@click.option(
-    "--like",
-    metavar="NAME|FILE",
-    shell_complete=options.complete_machine,
-    help="The machine for values that cannot be measured (default: of the CPU's vendor).",
-)
+@options.machine("The machine for values that cannot be measured (default: of the CPU's vendor).", "--like")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -34,16 +34,10 @@ from lab.stats import defaults
     help="A setting, or CONFIG_FOO, and the values it takes; with several --set, every combination.",
 )  # fmt: skip
 @click.option("--against", metavar="ARM", help="The arm that all others are judged against (default: the first).")
-@click.option(
-    "--metric",
-    metavar="instructions|cycles|NAME",
-    help="The metric that decides, or that the cells show (default: each workload's primary).",
-)
+@options.any_metric("The metric that decides, or that the cells show (default: each workload's primary).")
 @options.measured(max_seeds=defaults.MATRIX_MAX_SEEDS)
 @options.executor
-@click.option(
-    "--resume", metavar="ID", shell_complete=options.complete_result, help="Go on with a matrix that was interrupted."
-)
+@options.resume("Go on with a matrix that was interrupted.")
 @options.json_output
 def matrix(
     resume: str | None,

@@ -11,7 +11,7 @@ from lab.cli import options
 from lab.core.errors import HostFailed
 from lab.core.progress import Progress
 from lab.nightly import plan as nightly_plan
-from lab.nightly.record import Night
+from lab.nightly import status as statuses
 
 _plan = click.option(
     "--plan",
@@ -55,7 +55,7 @@ def run(
             work.progress.log(
                 f"night {night.number} ({night.date}) is done; the next one begins with the next date (UTC)"
             )
-    _show(night, as_json=as_json)
+    options.show(night, statuses.night_lines(night), as_json=as_json)
     if worked and night.outcome in _NOT_MEASURED:
         failed = [f"{branch.name} ({branch.why})" for branch in night.branches if branch.state in ("failed", "broken")]
         failed += [
@@ -63,15 +63,6 @@ def run(
         ]
         raise HostFailed(f"{night.outcome}: {'; '.join(failed)}", hint="run it again to repeat the failed parts")
     return 1 if fail_on_regression and night.outcome == "regression" else 0
-
-
-def _show(night: Night, *, as_json: bool) -> None:
-    if as_json:
-        options.print_json(night)
-        return
-    from lab.nightly import status as statuses
-
-    options.print_lines(statuses.night_lines(night))
 
 
 @nightly.command()
@@ -84,13 +75,8 @@ def status(name: str | None, as_json: bool) -> None:
     Example:
       lab nightly status mainline
     """
-    from lab.nightly import status as statuses
-
     current = statuses.find(name)
-    if as_json:
-        options.print_json(current)
-        return
-    options.print_lines(statuses.text(current))
+    options.show(current, statuses.text(current), as_json=as_json)
 
 
 @nightly.command()
@@ -106,7 +92,6 @@ def site(name: str | None, output: Path, url: str | None, database: str | None) 
       lab nightly site mainline --output /var/www/lab --url https://lab.example.org/
     """
     from lab.nightly import site as nightly_site
-    from lab.nightly import status as statuses
 
     with Progress() as progress:
         count = nightly_site.write(statuses.choose(name), output, url=url, database=database, progress=progress)

@@ -101,6 +101,27 @@ complete_tree = Complete(lambda _: trees.names())
 
 # ---- options
 
+
+def spec(name: str, text: str) -> Decorator:
+    """An option that names a kernel."""
+    return click.option(name, metavar="SPEC", shell_complete=complete_spec, help=text)
+
+
+def machine(text: str, name: str = "--machine", **more: Any) -> Decorator:
+    """An option that names a machine."""
+    return click.option(name, metavar="NAME|FILE", shell_complete=complete_machine, help=text, **more)
+
+
+def resume(text: str) -> Decorator:
+    """The option that goes on with a result."""
+    return click.option("--resume", metavar="ID", shell_complete=complete_result, help=text)
+
+
+def any_metric(text: str) -> Decorator:
+    """The option that chooses a metric by its name."""
+    return click.option("--metric", metavar="instructions|cycles|NAME", help=text)
+
+
 json_output: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
 )
@@ -199,12 +220,15 @@ share: Decorator = click.option(
 budget: Decorator = click.option(
     "--budget", type=Duration(positive=True), help="Stop after this time with the findings so far, e.g. 40m."
 )
-guest_timeout: Decorator = click.option(
-    "--guest-timeout",
-    type=Duration(positive=True),
-    default=GUEST_TIMEOUT_S,
-    help="A guest that runs longer hangs (300s).",
-)
+
+
+def guest_timeout_of(limit: str, default: float | None = None) -> Decorator:
+    """The option for the time of a guest. limit: the default, for people."""
+    text = f"A guest that runs longer hangs ({limit})."
+    return click.option("--guest-timeout", type=Duration(positive=True), default=default, help=text)
+
+
+guest_timeout = guest_timeout_of("300s", GUEST_TIMEOUT_S)
 
 
 snapshot: Decorator = click.option(
@@ -391,6 +415,14 @@ def print_lines(lines: Iterable[str]) -> None:
         click.echo(visible(line))
 
 
+def show(document: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a document, or its lines for people."""
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(lines)
+
+
 _CHOSEN = ("suite", "exec", "workload")
 
 
@@ -452,10 +484,7 @@ def measured(*, max_seeds: int, suite: str | None = None) -> Decorator:
             "--model", type=click.Choice(["auto", "none", "tlb", "full"]), default="auto", show_default=True,
             help="Cost model: modelled cycles decide, by TLBs alone or by caches too; none: the guest clock does.",
         ),
-        click.option(
-            "--machine", metavar="NAME|FILE", default=hardware.DEFAULT, show_default=True,
-            help="The machine that is modelled.", shell_complete=complete_machine,
-        ),
+        machine("The machine that is modelled.", default=hardware.DEFAULT, show_default=True),
         click.option(
             "--threshold", type=Share(), default=defaults.THRESHOLD,
             help="Changes up to this size do not count. The estimate decides, not the whole interval (2%).",

@@ -210,11 +210,7 @@ def _id(result: AbResult | MatrixResult | Answer) -> dict[str, str]:
 @click.command()
 @click.argument("what", metavar="ID|BUNDLE", shell_complete=options.complete_result)
 @click.option("--qemu", help=f"The QEMU to replay a bundle with ({QEMU}).")
-@click.option(
-    "--guest-timeout",
-    type=options.Duration(positive=True),
-    help="A guest that runs longer hangs (as in the stored result; a bundle's 300s).",
-)
+@options.guest_timeout_of("as in the stored result; a bundle's 300s")
 @click.option("--trust-plugin", is_flag=True, help="Build and run a bundle's cost plugin that is not this lab's.")
 @options.jobs
 @options.quiet
@@ -243,13 +239,10 @@ def replay(
         else:
             replayed = replay_result(what, work, guest_timeout_s=guest_timeout)
     count = len(replayed.differences)
-    if as_json:
-        options.print_json(replayed)
-    else:
-        options.print_lines(replayed.differences)
-        click.echo(visible(f"{replayed.result}: {replayed.guests} guests run again, {count} numbers differ"))
-        if replayed.environment:
-            click.echo(visible(f"the environment differs in: {', '.join(replayed.environment)}"))
+    lines = [*replayed.differences, f"{replayed.result}: {replayed.guests} guests run again, {count} numbers differ"]
+    if replayed.environment:
+        lines.append(f"the environment differs in: {', '.join(replayed.environment)}")
+    options.show(replayed, lines, as_json=as_json)
     if replayed.differences:
         raise GuestFailed(
             GuestFailure.MALFORMED,

@@ -178,12 +178,7 @@ def init_command(folder: Path) -> None:
 
 @workload.command("check")
 @click.argument("refs", metavar="REF...", nargs=-1, required=True, shell_complete=options.complete_workload)
-@click.option(
-    "--run",
-    metavar="SPEC",
-    shell_complete=options.complete_spec,
-    help="Also boot this kernel and run the smallest case, twice.",
-)
+@options.spec("--run", "Also boot this kernel and run the smallest case, twice.")
 @options.guest_timeout
 @options.jobs
 @options.json_output
