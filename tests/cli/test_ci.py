@@ -17,6 +17,7 @@ from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..fakes import kernel_image
 from ..fakes.build import own_folders
+from ..fakes.command import Ended, Lab
 from ..fakes.guest import Broken, FakeGuests, Formula, alike, kernel, pretend, slower_large, write_workload
 from ..fakes.kernel import change, commit_all, git, make_kernel
 
@@ -30,16 +31,16 @@ class Clone:
     workload: str
     built: list[str]
     guests: FakeGuests
-    capsys: pytest.CaptureFixture[str]
+    lab: Lab
 
     def commit(self, message: str, *, path: str = "mm/mmap.c", text: str = "int place(void) { return 9; }\n") -> str:
         (self.top / path).parent.mkdir(exist_ok=True)
         (self.top / path).write_text(text)
         return commit_all(self.top, message)
 
-    def ci(self, *words: str, base: str = "origin/main") -> int:
-        """Run the command; its status."""
-        return main.run(["ci", "--base", base, "-w", self.workload, *words])
+    def ci(self, *words: str, base: str = "origin/main", status: int = 0) -> Ended:
+        """Run the command."""
+        return self.lab("ci", "--base", base, "-w", self.workload, *words, status=status)
 
     @property
     def comment(self) -> str:
@@ -51,7 +52,7 @@ class Clone:
 
 
 @pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Clone:
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> Clone:
     """A clone with no kernel, image, QEMU or guest behind it; a kernel is a file with its source in it."""
     origin, top, built = make_kernel(tmp_path / "origin"), tmp_path / "clone", list[str]()
     git(tmp_path, "clone", "-q", str(origin), str(top))
@@ -74,19 +75,19 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
     monkeypatch.chdir(top)
-    return Clone(top, origin, write_workload(tmp_path / "mine"), built, guests, capsys)
+    return Clone(top, origin, write_workload(tmp_path / "mine"), built, guests, lab)
 
 
 def test_a_regression_is_red_and_the_comment_names_case_and_size(clone: Clone) -> None:
     base, head = git(clone.top, "rev-parse", "HEAD"), clone.commit("mm: map twice")
-    assert clone.ci() == 1
+    said = clone.ci(status=1).out
     assert clone.built == [base, head]
     assert clone.comment.startswith("### Kernel comparison: regression\n")
     (row,) = [line for line in clone.comment.splitlines() if line.startswith("| `mine:large` | `throughput")]
     assert "| **regression** |" in row and "| -4" in row
     assert clone.files == {"comment.md", "report.html", "result.json"}
     assert json.loads((clone.top / "lab-ci" / "result.json").read_text())["verdict"] == "regression"
-    assert "mm: map twice" in clone.capsys.readouterr().out
+    assert "mm: map twice" in said
 
 
 def faster(arm: str, seed: int, case: str) -> float:
@@ -97,7 +98,7 @@ def faster(arm: str, seed: int, case: str) -> float:
 def test_everything_but_a_regression_is_green(clone: Clone, formula: Formula, word: str) -> None:
     clone.guests.formula = formula
     clone.commit("mm: map")
-    assert clone.ci() == 0
+    clone.ci()
     assert clone.comment.startswith(f"### Kernel comparison: {word}\n")
 
 
@@ -105,7 +106,7 @@ def test_everything_but_a_regression_is_green(clone: Clone, formula: Formula, wo
 def test_a_change_that_no_kernel_is_built_from_is_green_and_nothing_runs(clone: Clone, path: str) -> None:
     (clone.top / path).parent.mkdir(parents=True, exist_ok=True)
     clone.commit("words", path=path, text="words\n")
-    assert clone.ci() == 0
+    clone.ci()
     assert (clone.built, clone.guests.calls, clone.files) == ([], [], {"comment.md"})
     assert clone.comment.startswith("### Kernel comparison: nothing to measure\n")
     assert f"(1 file): `{path}`." in clone.comment
@@ -113,10 +114,10 @@ def test_a_change_that_no_kernel_is_built_from_is_green_and_nothing_runs(clone: 
 
 def test_a_change_outside_the_guests_kernel_is_green_and_no_guest_runs(clone: Clone) -> None:
     clone.commit("a driver", path="drivers/mine.c", text="int mine;\n")
-    assert clone.ci() == 0
+    clone.ci()
     assert len(clone.built) == 2 and clone.guests.calls == []
     assert "the same kernel, byte for byte" in clone.comment
-    assert main.run(["report"]) == 0 and "unfinished" not in clone.capsys.readouterr().out
+    assert "unfinished" not in clone.lab("report").out
 
 
 HOSTILE = ["$(touch${IFS}pwned)", "a;touch${IFS}pwned", "x+fix.patch", "deb:6.12", "file:/etc/passwd", "v6@thp=never"]
@@ -125,7 +126,7 @@ HOSTILE = ["$(touch${IFS}pwned)", "a;touch${IFS}pwned", "x+fix.patch", "deb:6.12
 @pytest.mark.parametrize("base", ["", "0" * 40, "origin/gone", *HOSTILE, "--output=/tmp/x", "-h"])
 def test_no_baseline_is_green_with_words(clone: Clone, base: str) -> None:
     clone.commit("mm: map twice")
-    assert clone.ci(base=base) == 0
+    clone.ci(base=base)
     assert (clone.built, clone.guests.calls) == ([], [])
     assert clone.comment.startswith("### Kernel comparison: no baseline\n")
 
@@ -140,10 +141,10 @@ def test_a_shallow_clone_has_no_baseline_until_the_base_is_fetched(
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{clone.top}", str(tmp_path / "shallow"))
     shallow = replace(clone, top=tmp_path / "shallow")
     monkeypatch.chdir(shallow.top)
-    assert shallow.ci(base=base) == 0
+    shallow.ci(base=base)
     assert "no baseline" in shallow.comment
     git(shallow.top, "fetch", "-q", "--depth=1", "origin", base)
-    assert shallow.ci(base=base) == 1
+    shallow.ci(base=base, status=1)
     assert clone.built[0] == base
 
 
@@ -153,13 +154,13 @@ def test_commits_of_the_base_since_then_are_not_the_changes(clone: Clone) -> Non
     change(clone.origin, 7)
     commit_all(clone.origin, "main goes on")
     git(clone.top, "fetch", "-q")
-    assert clone.ci() == 0
+    clone.ci()
     assert clone.built == [parted, head]
 
 
 def test_a_build_that_fails_is_no_regression(clone: Clone) -> None:
     clone.commit("mm: break", text="error\n")
-    assert clone.ci() == 3
+    clone.ci(status=3)
     assert clone.guests.calls == []
     assert clone.comment.startswith("### Kernel comparison: not measured\n")
     assert "mm/mmap.c:1: error: no" in clone.comment and "nothing about the speed" in clone.comment
@@ -173,14 +174,14 @@ def test_a_case_that_failed_is_no_regression(clone: Clone) -> None:
 
     clone.guests.formula = broken
     clone.commit("mm: map")
-    assert clone.ci() == 4
+    clone.ci(status=4)
     assert "regression" not in clone.comment and "failed" in clone.comment
 
 
 def test_a_budget_ends_a_build_and_is_no_regression(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: time.sleep(600))
     clone.commit("mm: map twice")
-    assert clone.ci("--budget", "1s") == 4
+    clone.ci("--budget", "1s", status=4)
     assert "the budget was used up before both kernels were built" in clone.comment
 
 
@@ -190,27 +191,24 @@ def test_the_name_of_a_branch_is_a_revision_and_nothing_else(clone: Clone, name:
     head = clone.commit("mm: map | `code` @everyone <img>")
     name = name.replace(":", "-")
     git(clone.top, "update-ref", f"refs/heads/{name}", head)
-    assert clone.ci("--test", name) == 0
+    clone.ci("--test", name)
     assert clone.built[1] == head
     assert not list(clone.top.rglob("pwned"))
     assert name not in clone.comment
 
 
 def test_misuse_is_neither_green_nor_red(clone: Clone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert clone.ci("--mode", "live") == 2
-    assert clone.ci("--test", "gone") == 2
-    assert clone.ci("--kernel", "deb:1", "--kernel", "deb:2", "--kernel", "deb:3") == 2
-    assert clone.ci("--base-program", "x") == 2
+    clone.ci("--mode", "live", status=2)
+    clone.ci("--test", "gone", status=2)
+    clone.ci("--kernel", "deb:1", "--kernel", "deb:2", "--kernel", "deb:3", status=2)
+    clone.ci("--base-program", "x", status=2)
     monkeypatch.chdir(tmp_path)
-    assert clone.ci() == 2
-    assert "is no kernel checkout" in clone.capsys.readouterr().err
+    assert "is no kernel checkout" in clone.ci(status=2).err
 
 
 def test_the_keys_of_a_cache(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     def keys() -> dict[str, str]:
-        clone.capsys.readouterr()
-        assert clone.ci("--cache-key") == 0
-        return dict(line.split("=", 1) for line in clone.capsys.readouterr().out.splitlines())
+        return dict(line.split("=", 1) for line in clone.ci("--cache-key").out.splitlines())
 
     clone.commit("mm: map twice")
     first = keys()
@@ -229,7 +227,7 @@ def test_one_program_on_two_kernels(clone: Clone, tmp_path: Path) -> None:
     for name in ("old", "new"):
         (tmp_path / name).write_bytes(kernel_image.empty())
     words = ["--kernel", f"file:{tmp_path}/old", "--kernel", f"file:{tmp_path}/new"]
-    assert clone.ci(*words, base="") == 1
+    clone.ci(*words, base="", status=1)
     assert clone.guests.calls and "file:" in clone.comment
 
 
