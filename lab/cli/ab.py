@@ -241,13 +241,13 @@ def _turn(asked: ComparisonRequest, before: AbResult | None, work: Work) -> AbRe
 
     A turn that does not build or is interrupted leaves no result: the next one begins with the next save.
     """
-    plan, folder = plan_of(asked, work.progress), result_folders.new_folder(None)
-    if before:
-        for part in ("runs", "guests"):
-            shutil.copytree(result_folders.open_folder(before.result) / part, folder / part, dirs_exist_ok=True)
-    with result_folders.claimed(folder):
-        result_folders.store_plan(folder, plan)
+    plan = plan_of(asked, work.progress)
+    with options.new_result(None, plan) as folder:
         try:
+            if before:
+                last = result_folders.open_folder(before.result)
+                for part in ("runs", "guests"):
+                    shutil.copytree(last / part, folder / part, dirs_exist_ok=True)
             return measure(plan, folder, work)
         except (BuildFailed, KeyboardInterrupt):
             shutil.rmtree(folder)
