@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.cli import ab, main
+from lab.cli import ab
 from lab.compare import result_folders
 from lab.compare.request import ComparisonRequest
 from lab.compare.results import AbResult
-from lab.core.errors import BuildFailed
+from lab.core.errors import BuildFailed, UserError
 from lab.workloads import selection
 from lab.workloads.selection import Suite
 
@@ -44,28 +44,24 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> Lab:
     return run
 
 
-class _Asked(Exception):
-    """The options of a comparison, in place of its result."""
-
-
-def parsed(monkeypatch: pytest.MonkeyPatch, *words: str) -> ComparisonRequest:
+def parsed(monkeypatch: pytest.MonkeyPatch, lab: Lab, *words: str) -> ComparisonRequest:
     """What a command line asks for."""
+    asked: list[ComparisonRequest] = []
 
     def stop(request: ComparisonRequest, *_: object) -> None:
-        raise _Asked(request)
+        asked.append(request)
+        raise UserError("that is all")
 
     monkeypatch.setattr(ab, "plan_of", stop)
-    with pytest.raises(_Asked) as asked:
-        main.lab.main(["ab", *words], standalone_mode=False)
-    request: ComparisonRequest = asked.value.args[0]
-    return request
+    lab("ab", *words, status=2)
+    return asked[0]
 
 
-def test_two_kernels_and_a_command_need_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_options = parsed(monkeypatch, "--base", "deb:6.1", "--test", "deb:6.12", "-w", "syscalls:getppid")
-    assert parsed(monkeypatch, "deb:6.1", "deb:6.12", "-w", "syscalls:getppid") == by_options
-    by_options = parsed(monkeypatch, "--base", "deb:6.1", "--test", "deb:6.12", "--exec", "true -x 'a b'")
-    assert parsed(monkeypatch, "deb:6.1", "deb:6.12", "--", "true", "-x", "a b") == by_options
+def test_two_kernels_and_a_command_need_no_options(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
+    by_options = parsed(monkeypatch, lab, "--base", "deb:6.1", "--test", "deb:6.12", "-w", "syscalls:getppid")
+    assert parsed(monkeypatch, lab, "deb:6.1", "deb:6.12", "-w", "syscalls:getppid") == by_options
+    by_options = parsed(monkeypatch, lab, "--base", "deb:6.1", "--test", "deb:6.12", "--exec", "true -x 'a b'")
+    assert parsed(monkeypatch, lab, "deb:6.1", "deb:6.12", "--", "true", "-x", "a b") == by_options
 
 
 @pytest.mark.parametrize(

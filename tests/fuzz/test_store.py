@@ -4,7 +4,6 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,11 +42,6 @@ def lab(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) ->
     return run
 
 
-def _named(path: Path, said: str) -> bool:
-    """True where a line names the file."""
-    return any(str(path) in line for line in said.splitlines())
-
-
 @pytest.fixture(scope="module")
 def known() -> dict[Command, Ended]:
     """The output of commands about the store as it is."""
@@ -72,7 +66,7 @@ def test_a_damaged_file_is_named_and_costs_itself(
         shown = f"lab {' '.join(command)}: status {now.status}: {now.err}"
         if now.status not in FINE or "mistake of the lab's own" in now.err or "Traceback" in now.err:
             wrong.append(f"broke: {shown}")
-        if command in commands and not _named(path, now.err):
+        if command in commands and str(path) not in now.err:
             wrong.append(f"not named: {shown}")
         if command in commands and command != REBUILD and now.status == 0 and (new := _news(was.out, now.out)):
             wrong.append(f"other output: {shown}\n{new}")
