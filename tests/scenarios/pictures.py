@@ -65,18 +65,13 @@ def main() -> None:
 
 def _pages(asked: argparse.Namespace) -> dict[str, str]:
     """The page of each kind of result, by the name of its picture."""
-    comparison = asked.ab or _newest([r.result for r in result_folders.finished() if r.verdict == "regression"])
-    bisect = asked.bisect or _newest([b.result for b in result_folders.all_finished(Answer) if b.outcome == "found"])
-    matrix = asked.matrix or _newest([m.result for m in result_folders.all_finished(MatrixResult)])
-    found = {}
-    if comparison:
-        found["comparison"] = report.render("html", inputs.open_comparisons([comparison]))
-    if bisect:
-        one = inputs.open_bisection(result_folders.open_folder(bisect))
-        found["bisection"] = report.render("html", one)
-    if matrix:
-        found["matrix"] = report.render("html", inputs.open_matrix(result_folders.open_folder(matrix)))
-    return found
+    taken = {
+        "comparison": asked.ab or _newest([r.result for r in result_folders.finished() if r.verdict == "regression"]),
+        "bisection": asked.bisect
+        or _newest([b.result for b in result_folders.all_finished(Answer) if b.outcome == "found"]),
+        "matrix": asked.matrix or _newest([m.result for m in result_folders.all_finished(MatrixResult)]),
+    }
+    return {kind: report.render("html", inputs.open_stored([name])) for kind, name in taken.items() if name}
 
 
 def _newest(names: Sequence[str]) -> str | None:
