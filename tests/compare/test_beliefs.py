@@ -12,10 +12,10 @@ from lab.guests import hardware
 from lab.guests.hardware import Machine
 from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
-from .test_sampling import Start, equal, folder, halved, start
+from ..fakes.guest import equal
+from .conftest import Start
+from .test_sampling import halved
 from .test_state import a_run
-
-__all__ = ["folder", "start"]
 
 SAPPHIRE = hardware.load("sapphire-rapids")
 ZEN = hardware.load("zen4")

@@ -27,12 +27,9 @@ from ..fakes.guest import FakeGuests, kernel, plan, pretend, write_workload
 from ..fakes.host import BENCH, LAPTOP, plant
 from ..fakes.result import RATE, case, result
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 NAME = "alloc-burst:noisy"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
 @pytest.fixture
@@ -254,7 +251,7 @@ def test_one_kernel_through_exact_mode_is_equal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All of `lab aa` but the guests, which give numbers by seed."""
-    pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 100.0 + seed))
+    pretend(monkeypatch, tmp_path, FakeGuests())
     monkeypatch.setattr(aa, "plan_of", lambda asked, _: plan(write_workload(tmp_path / "mine"), fixed_seeds=True))
     assert main.run(["aa", "v1", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -27,7 +27,7 @@ class Stored:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         own_folders(monkeypatch, folder)
         pack = initrd.pack_initrd
-        self.guests = pretend(monkeypatch, folder, FakeGuests(lambda arm, seed, case: 100.0 + seed))
+        self.guests = pretend(monkeypatch, folder, FakeGuests())
         monkeypatch.setattr(initrd, "pack_initrd", pack)
         self.root, self.machines = folder / "root", folder / "machines"
         for name in ("init", PROGRAM):

@@ -3,7 +3,6 @@
 import random
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,50 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.compare import comparison, runs, sampling
-from lab.compare.results import AbResult
+from lab.compare import runs, sampling
 from lab.compare.runs import GuestRun, Run
 from lab.core import executor, records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests.run import RunningGuests
 from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
-from ..fakes.build import own_folders
-from ..fakes.guest import FAULTS, WORKLOAD, Broken, FakeGuests, Formula, plan, pretend, write_workload
-from ..fakes.work import quiet
+from ..fakes.guest import FAULTS, WORKLOAD, Broken, Formula, equal, plan
+from .conftest import Start
 from .test_state import a_run
 
 BOTH = ("small", "large")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "result"
-    (folder / "runs").mkdir(parents=True)
-    return folder
-
-
-Start = Callable[..., tuple[FakeGuests, Callable[[], AbResult]]]
-
-
-@pytest.fixture
-def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Prepare a measurement with guests of a formula; call what it gives to measure."""
-    own_folders(monkeypatch, tmp_path)
-
-    def prepare(
-        formula: Formula, *, jobs: int = 1, deadline: float | None = None, text: str = WORKLOAD, **changes: object
-    ) -> tuple[FakeGuests, Callable[[], AbResult]]:
-        workload = write_workload(tmp_path / "mine", text)
-        guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
-        asked = plan(workload, **changes)
-        return guests, lambda: comparison.measure(asked, folder, quiet(jobs=jobs, deadline=deadline))
-
-    return prepare
-
-
-def equal(arm: str, seed: int, case: str) -> float:
-    return 100.0 + seed
 
 
 def halved(arm: str, seed: int, case: str) -> float:

@@ -1,10 +1,14 @@
 """The comparison: its document, and what several workloads and cases do to a verdict."""
 
+import dataclasses
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.compare import comparison, judge, measurement, result_folders
 from lab.compare.measurement import Measurement
@@ -13,15 +17,17 @@ from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.paths import data_folder
 from lab.core.progress import Progress
-from lab.guests import exact as guest_exact
-from lab.guests import hardware
+from lab.guests import exact, hardware
 from lab.guests.hardware import Cost, Costs
+from lab.kernels import spec
+from lab.kernels.debs import DebSource
 from lab.kernels.kernel import KernelSpec
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
-from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, kernel, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, equal, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
+from .conftest import Start
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -31,45 +37,44 @@ def slower(arm: str, seed: int, case: str) -> float:
     return 100.0 + seed if arm == "base" or case == "small" else 60.0 + seed
 
 
-def measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formula: Formula = slower, *more: str, **changes: Any
-) -> tuple[AbResult, FakeGuests, Path]:
-    fakes = FakeGuests(formula, changes.pop("counts", lambda *_: 1000.0), changes.pop("events", None))
-    guests = pretend(monkeypatch, tmp_path, fakes)
-    folder = result_folders.new_folder(None)
-    asked = plan(changes.pop("workload", None) or write_workload(tmp_path / "mine"), *more, **changes)
-    return comparison.measure(asked, folder, quiet(jobs=2)), guests, folder
+Measure = Callable[..., tuple[AbResult, FakeGuests]]
 
 
-def test_a_case_about_something_that_exact_mode_cannot_see_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def measure(start: Start) -> Measure:
+    """Measure with guests of a formula, in a result folder of its own."""
+
+    def measured(formula: Formula = slower, *more: str, **changes: Any) -> tuple[AbResult, FakeGuests]:
+        guests, go = start(formula, *more, into=result_folders.new_folder(None), jobs=2, **changes)
+        return go(), guests
+
+    return measured
+
+
+def test_a_case_about_something_that_exact_mode_cannot_see_says_so(measure: Measure) -> None:
     text = 'unseen = ["devices"]\n' + WORKLOAD.replace("control = true", 'unseen = ["ipis"]')
-    result, _, _ = measured(monkeypatch, tmp_path, workload=write_workload(tmp_path / "mine", text))
+    result, _ = measure(text=text)
     assert [case.notes for case in result.cases] == [["unseen: devices, ipis"], ["unseen: devices"]]
 
 
-def test_a_metric_that_is_not_reported_is_no_comparison_and_no_crash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_that_is_not_reported_is_no_comparison_and_no_crash(measure: Measure) -> None:
     more = '\n[[metric]]\nname = "absent"\nunit = "x"\nbetter = "neither"\ndescription = "d"\n'
-    workload = write_workload(tmp_path / "mine", WORKLOAD + more)
-    result, _, _ = measured(monkeypatch, tmp_path, workload=workload)
+    result, _ = measure(text=WORKLOAD + more)
     absent = next(metric for metric in result.cases[0].metrics if metric.name == "absent")
     assert absent.base == [None] * len(result.cases[0].metrics[0].base) and absent.method == "none"
     assert result.verdict == Outcome.REGRESSION
 
 
-def test_two_workloads_are_two_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_workloads_are_two_series(tmp_path: Path, measure: Measure) -> None:
     other = write_workload(tmp_path / "other", WORKLOAD.replace('"mine"', '"other"').replace("512", "256"))
-    result, guests, folder = measured(monkeypatch, tmp_path, slower, other)
+    result, guests = measure(slower, other)
     assert [f"{case.workload}:{case.case}" for case in result.cases] == [
         "mine:small", "mine:large", "other:small", "other:large",
     ]  # fmt: skip
     shapes = result.environment.guests
     assert {name: shape.memory_mb for name, shape in shapes.items()} == {"mine": 512, "other": 256}
     assert shapes["mine"].fingerprint != shapes["other"].fingerprint != result.environment.fingerprint
-    assert len(guests.calls) == 24 == len(list((folder / "runs").iterdir()))
+    assert len(guests.calls) == 24 == len([*(result_folders.results_dir() / result.result / "runs").iterdir()])
 
 
 def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,21 +87,22 @@ def test_what_will_be_run_is_said_before(tmp_path: Path, capsys: pytest.CaptureF
 def test_arms_without_a_common_machine_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, tmp_path, FakeGuests(slower))
     one = kernel("base")
-    monkeypatch.setattr(
-        KernelSpec, "obtain", lambda spec, *_, **__: __import__("dataclasses").replace(one, bzimage=None)
-    )
+    monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: dataclasses.replace(one, bzimage=None))
     with pytest.raises(UserError, match="no machine type boots all of"):
         comparison.measure(plan(write_workload(tmp_path / "mine")), tmp_path, quiet())
 
 
-def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    modelled = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
+@pytest.fixture
+def modelled(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> Measure:
+    """Measure a workload that has a cost model of its own."""
     monkeypatch.setattr(
-        measurement, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument()
+        measurement, "load_instrument", lambda machine, model: None if model == "none" else FakeInstrument(machine)
     )
-    result, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="auto")
+    return partial(measure, text=WORKLOAD.replace('model = "none"', 'model = "tlb"'), model="auto")
+
+
+def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(modelled: Measure) -> None:
+    result, _ = modelled()
     (small, large) = result.cases
     (primary,) = (metric for metric in large.metrics if metric.primary)
     assert (primary.name, primary.better) == ("cycles_per_op", "lower")
@@ -104,20 +110,10 @@ def test_a_workloads_own_cost_model_decides_unless_another_is_asked_for(
     assert (small.verdict, large.verdict) == (Outcome.SAME, Outcome.REGRESSION)
     assert large.guest_clock == "throughput"
     assert result.environment.guests["mine"].model == result.environment.model == FakeInstrument.identity
-    plain, _, _ = measured(monkeypatch, tmp_path, workload=modelled, model="none")
+    plain, _ = modelled(model="none")
     assert [metric.name for metric in plain.cases[1].metrics if metric.primary] == ["throughput"]
     assert plain.cases[1].guest_clock is None
     assert plain.environment.fingerprint != result.environment.fingerprint
-
-
-def modelled(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counts: Formula, formula: Formula = slower, **changes: Any
-) -> AbResult:
-    """A comparison under a cost model; both cases by its formulas of throughput and of instructions."""
-    text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument(machine))
-    workload = write_workload(tmp_path / "mine", text)
-    return measured(monkeypatch, tmp_path, formula, workload=workload, model="auto", counts=counts, **changes)[0]
 
 
 def fewer(arm: str, seed: int, case: str) -> float:
@@ -125,10 +121,8 @@ def fewer(arm: str, seed: int, case: str) -> float:
     return 800.0 if arm == "test" and case == "large" else 1000.0
 
 
-def test_cycles_and_instructions_that_disagree_in_sign_decide_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = modelled(monkeypatch, tmp_path, fewer)
+def test_cycles_and_instructions_that_disagree_in_sign_decide_nothing(modelled: Measure) -> None:
+    result, _ = modelled(counts=fewer)
     small, large = result.cases
     assert (small.verdict, large.verdict, result.verdict) == (Outcome.SAME, Outcome.UNKNOWN, Outcome.UNKNOWN)
     assert large.primary.reason.startswith("model +27.7 %")
@@ -142,10 +136,8 @@ def test_cycles_and_instructions_that_disagree_in_sign_decide_nothing(
     ("metric", "primary", "word"),
     [("cycles", "cycles_per_op", "regression"), ("instructions", "instructions_per_op", "improvement")],
 )
-def test_the_users_choice_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, primary: str, word: str
-) -> None:
-    result = modelled(monkeypatch, tmp_path, fewer, metric=metric)
+def test_the_users_choice_decides(modelled: Measure, metric: str, primary: str, word: str) -> None:
+    result, _ = modelled(counts=fewer, metric=metric)
     large = result.cases[1]
     assert (large.primary.name, large.verdict, result.verdict, result.metric) == (primary, word, word, metric)
     assert result.notes[0] == f"{metric} decide (--metric {metric})"
@@ -154,15 +146,15 @@ def test_the_users_choice_decides(
     assert set(large.beside) - {"kernel", "user"} == {other}
 
 
+@pytest.mark.parametrize(
+    ("counts", "notes"),
+    [(fewer, ["instructions -20.0 %"]), (lambda arm, *_: 1000.0 + 10 * (arm == "test"), [])],  # below the threshold
+)
 def test_instructions_that_move_beside_the_same_cycles_are_a_remark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    modelled: Measure, counts: Formula, notes: list[str]
 ) -> None:
-    large = modelled(monkeypatch, tmp_path, fewer, formula=lambda arm, seed, case: 100.0 + seed).cases[1]
-    assert (large.verdict, large.notes) == (Outcome.SAME, ["instructions -20.0 %"])
-    little = modelled(
-        monkeypatch, tmp_path, lambda arm, *_: 1000.0 + 10 * (arm == "test"), lambda arm, seed, case: 100.0 + seed
-    )
-    assert little.cases[1].notes == [], "below the threshold"
+    large = modelled(equal, counts=counts)[0].cases[1]
+    assert (large.verdict, large.notes) == (Outcome.SAME, notes)
 
 
 def test_cycles_cannot_decide_without_a_model(tmp_path: Path) -> None:
@@ -197,22 +189,22 @@ def write_machine(folder: Path, name: str) -> str:
     return str(path)
 
 
-def robust(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: dict[str, float], test: dict[str, float], **changes: Any
-) -> tuple[AbResult, FakeGuests]:
-    """A comparison with `--robust` whose large case is these events; the small one is equal in both arms."""
+Robust = Callable[..., tuple[AbResult, FakeGuests]]
 
-    def events(arm: str, seed: int, case: str) -> dict[str, float]:
-        return test if (arm, case) == ("test", "large") else base
 
-    text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument(machine))
-    workload = write_workload(tmp_path / "mine", text)
+@pytest.fixture
+def robust(modelled: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Robust:
+    """Measure with `--robust`; the large case is these events in each arm, and the small one is equal in both."""
     machines = [write_machine(tmp_path, name) for name in MACHINES]
     monkeypatch.setattr(hardware, "names", lambda *_: machines)
-    changes = {"formula": lambda arm, seed, case: 100.0 + seed, "events": events, "machine": machines[0], **changes}
-    found, guests, _ = measured(monkeypatch, tmp_path, workload=workload, model="auto", robust=True, **changes)
-    return found, guests
+
+    def measured(base: dict[str, float], test: dict[str, float], **more: Any) -> tuple[AbResult, FakeGuests]:
+        def events(arm: str, seed: int, case: str) -> dict[str, float]:
+            return test if (arm, case) == ("test", "large") else base
+
+        return modelled(equal, **{"robust": True, "machine": machines[0], "events": events, **more})
+
+    return measured
 
 
 @pytest.mark.parametrize(
@@ -253,14 +245,9 @@ def robust(
     ],
 )  # fmt: skip
 def test_verdicts_at_other_costs(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    base: dict[str, float],
-    test: dict[str, float],
-    word: str,
-    words: str,
+    robust: Robust, base: dict[str, float], test: dict[str, float], word: str, words: str
 ) -> None:
-    result, guests = robust(monkeypatch, tmp_path, base, test)
+    result, guests = robust(base, test)
     small, large = result.cases
     assert (large.verdict, small.verdict) == (word, "same")
     assert str(large.robustness).startswith(words)
@@ -284,26 +271,23 @@ def test_verdicts_at_other_costs(
     ],
 )  # fmt: skip
 def test_a_change_that_hangs_on_the_starts_of_strings_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: dict[str, float], test: dict[str, float], reason: str | None
+    robust: Robust, base: dict[str, float], test: dict[str, float], reason: str | None
 ) -> None:
-    result, _ = robust(monkeypatch, tmp_path, base, test)
+    result, _ = robust(base, test)
     small, large = result.cases
     assert small.verdict == Outcome.SAME and large.robustness is None if reason else large.robustness
     assert large.verdict == (Outcome.UNKNOWN if reason else Outcome.IMPROVEMENT)
     assert not reason or (large.primary.reason, large.primary.rests_on_model) == (reason, True)
-    (tmp_path / "chosen").mkdir()
-    chosen, _ = robust(monkeypatch, tmp_path / "chosen", base, test, metric="cycles")
+    chosen, _ = robust(base, test, metric="cycles")
     assert chosen.cases[1].verdict.is_change, "the user has chosen"
 
 
-def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_open_case_and_one_without_events_say_nothing_of_other_costs(robust: Robust) -> None:
     dearer = {"instruction": 1000.0, "walk_4k": 2.0}
-    result, guests = robust(monkeypatch, tmp_path, {"instruction": 1000.0}, dearer, counts=fewer)
+    result, guests = robust({"instruction": 1000.0}, dearer, counts=fewer)
     small, large = result.cases
     assert large.verdict == Outcome.UNKNOWN and large.robustness is None and small.robustness is not None
-    result, guests = robust(monkeypatch, tmp_path, {}, {}, events=None)
+    result, guests = robust({}, {}, events=None)
     assert [case.robustness for case in result.cases] == [None, None] and guests.boots.count(("test", 1)) == 1
 
 
@@ -314,13 +298,51 @@ def test_features_that_the_qemu_lacks_are_named(
     (tmp_path / "mine.toml").write_text(text.replace(",+mmxext,", ",+mmxext,+fsrm,"))
     asked = []
 
-    def cpuid(_: object, cpu: str) -> guest_exact.GuestCpu:
+    def cpuid(_: object, cpu: str) -> exact.GuestCpu:
         asked.append(cpu)
-        return guest_exact.GuestCpu({}, {(7, 0, "EDX"): 1 << 4})
+        return exact.GuestCpu({}, {(7, 0, "EDX"): 1 << 4})
 
-    monkeypatch.setattr(guest_exact, "cpuid", cpuid)
-    qemu = guest_exact.Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
+    monkeypatch.setattr(exact, "cpuid", cpuid)
+    qemu = exact.Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
     for machine in (None, "zen4", str(tmp_path / "mine.toml")):
         measurement.name_refused_features(qemu, machine, Progress())
     assert len(asked) == 1 and "+fsrm" in asked[0], "the lab's own machines ask for what every QEMU has"
     assert "QEMU 7.2.22 lacks fsrm of" in capsys.readouterr().err
+
+
+# ---- arms that are the same guest
+
+
+SAME = "both arms are the same guest: "
+
+
+def arm(settings: str = "", version: str = "1") -> KernelSpec:
+    text = f"deb:x@{settings}" if settings else "deb:x"
+    return KernelSpec(text=text, source=DebSource(package="x", version=version), settings=spec.parse(text).settings)
+
+
+def remark(base: KernelSpec, test: KernelSpec, **own: Any) -> str | None:
+    """The remark on two arms of a workload. own: its fields that are not those of `syscalls`."""
+    workload = replace(selection.load("syscalls"), **own)
+    return comparison.same_guest(base, test, [workload], exact.exact_machine())
+
+
+@pytest.mark.parametrize("setting", ["mitigations=off", "cmdline.init_on_alloc=0", "thp=always"])
+def test_a_setting_that_every_guest_has_makes_no_other_guest(setting: str) -> None:
+    line = f"{SAME}{setting.removeprefix('cmdline.')} is so in every guest"
+    assert remark(arm(), arm(setting)) == remark(arm(setting), arm()) == line
+
+
+def test_two_kernels_or_settings_that_change_something_are_two_guests() -> None:
+    assert remark(arm(), arm(version="2")) is None
+    for setting in ("mitigations=auto", "thp=never", "env.A=1", "mount.fs=ext4", "sysctl.vm.swappiness=10"):
+        assert remark(arm(), arm(setting)) is None
+        assert remark(arm(setting), arm(setting)) == f"{SAME}their kernels and settings do not differ"
+    said = remark(arm("mitigations=off"), arm("thp=always"))
+    assert said == f"{SAME}mitigations=off, thp=always is so in every guest"
+
+
+def test_a_workload_of_another_setting_makes_it_another_guest() -> None:
+    own = {"thp": "never"}
+    assert remark(arm(), arm("thp=always"), settings=own) is None
+    assert remark(arm(), arm("thp=never"), settings=own) == f"{SAME}thp=never is so in every guest"
