@@ -1,6 +1,7 @@
 """`lab ab --mode live` without guests: from a plan to its document, after any stop, and in every format."""
 
 import json
+import math
 import re
 import shlex
 from pathlib import Path
@@ -12,30 +13,30 @@ import pytest
 
 from lab import report
 from lab.cli import ab, main
-from lab.compare import boots, certificates, comparison, live, live_guests, replay, result_folders, round_runner
+from lab.compare import boots, certificates, comparison, live, live_guests, measurement, replay, result_folders
 from lab.compare.boots import BootRecord, GuestSetup
+from lab.compare.live_results import Counted, ModelCheck
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import AbResult
+from lab.compare.results import AbResult, CaseResult
 from lab.compare.rounds import Covariate
+from lab.compare.runs import GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 from lab.core.progress import Progress
+from lab.guests import hardware, kvm, live_machine, perf_stat
 from lab.guests import host as guest_host
-from lab.guests import kvm, live_machine, perf_stat, topology
 from lab.guests.live_machine import LiveGuest
-from lab.guests.run import Arm
-from lab.guests.topology import HostCpu
+from lab.guests.plugin import Brackets, Instrument, Model
+from lab.guests.run import Arm, RunningGuests
 from lab.report import document
 from lab.report.inputs import open_comparisons
-from lab.stats.verdict import Outcome
+from lab.stats.verdict import Metric, Outcome, compare_metric
 from lab.workloads import selection
 
+from ..fakes import live as fakelive
 from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
-from .test_live_model_check import CountingGuests, guests
 from .test_round_runner import Host
-
-__all__ = ["guests"]
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -46,15 +47,9 @@ FACT = guest_host.HostFact(name="governor", value="powersave", state="limited", 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     found = Host(lambda arm, seed, case: (50.0 if (arm, case) == ("test", "large") else 100.0) + seed % 3)
-    pretend(monkeypatch, tmp_path, FakeGuests(lambda arm, seed, case: 1.0))
-    monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
-    monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
+    pretend(monkeypatch, tmp_path, FakeGuests())
+    fakelive.pretend(monkeypatch, tmp_path, found)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [FACT])
-    monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "root")
-    monkeypatch.setattr(
-        live_machine, "compose", lambda guest, kernel, root, timeout_s: (["vng", "--run"], ["qemu", "-S"])
-    )
-    monkeypatch.setattr(topology, "host_cpus", lambda allowed: [HostCpu(cpu=n, core=n) for n in range(4)])
     return found
 
 
@@ -200,31 +195,6 @@ def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
     assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
 
 
-@pytest.mark.parametrize("form", ["html", "md", "text"])
-def test_a_pmus_instructions_stand_beside_those_of_exact_mode(
-    tmp_path: Path, host: Host, guests: CountingGuests, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
-    lines = (DATA / "perf-stat-pmu.jsonl").read_text().splitlines()
-
-    def boot(*words: Any, **how: Any) -> BootRecord:
-        record = host.boot(*words, **how)
-        for values in record.values.values():
-            counted = perf_stat.read(lines).values.items()
-            values |= {perf_stat.metric_name(event): [value] * record.iterations for event, value in counted}
-        return record
-
-    monkeypatch.setattr(boots, "boot", boot)
-    monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host")
-    monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
-    monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
-    found = measured(tmp_path, planned(tmp_path, accelerator="kvm", perf=True))
-    assert found.live is not None and {*found.live.model_checks} == {"mine:small", "mine:large"}
-    shown = report.render(form, open_comparisons([str(tmp_path / "result")]))
-    for arm in ("base", "test"):
-        (line,) = (line for line in shown.splitlines() if f"mine:large, {arm}" in line)
-        assert "user 18,180 and 18,000, ratio 1.010; kernel 4,400 and 4,000, ratio 1.100" in line
-
-
 def test_a_profile_that_fails_costs_no_verdict(
     tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,7 +308,6 @@ def test_a_case_that_a_kernel_lacks_is_unsupported_and_the_others_are_judged(tmp
 def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = planned(tmp_path)
     chosen = selection.select_all(wanted.workloads)
-    monkeypatch.setattr(live_machine, "find_vng", lambda: "/vng")
     live_guests.check(chosen, HOW)
     with pytest.raises(UserError, match="not enough CPUs"):
         live_guests.check(chosen, msgspec.structs.replace(HOW, vcpus=8))
@@ -349,3 +318,133 @@ def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, mo
     monkeypatch.setattr(guest_host, "require_memory", refuse)
     with pytest.raises(HostFailed, match="too little memory"):
         live_guests.check(chosen, HOW)
+
+
+# ---- the model checked by a PMU: instructions that perf counted in hardware beside exact mode's
+
+OPERATIONS = 500.0
+
+
+class CountingGuests(FakeGuests):
+    """Guests of exact mode: a whole program has 9,000,000 user instructions, its window fewer, in 500 operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.brackets: list[tuple[str, Brackets | None]] = []
+        self.failure: GuestFailed | None = None
+
+    def measure(self, guest: GuestRun, running: RunningGuests) -> Run:
+        if self.failure:
+            raise self.failure
+        run = super().measure(guest, running)
+        assert guest.bench.instrument is not None and guest.bench.instrument.model == Model.COUNT
+        brackets = guest.bench.instrument.brackets
+        self.brackets.append((guest.arm.name, brackets))
+        whole = {"counted_operations": 1.0, "user_instructions": 9e6, "kernel_instructions": 2e6}
+        window = {"counted_operations": OPERATIONS, "user_instructions": 1.0, "kernel_instructions": 2.0}
+        for costs in run.costs.values():
+            costs |= whole if brackets is Brackets.CASE else window
+        records.save(guest.record_path, run)
+        return run
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CountingGuests:
+    made = CountingGuests()
+    pretend(monkeypatch, tmp_path, made)
+    counting = Instrument(library=tmp_path / "plugin" / "libcost.so", machine=hardware.load(), model=Model.COUNT)
+    monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: counting)
+    # It boots two guests more, once for each user and program.
+    monkeypatch.setattr(measurement, "require_fixed_work", lambda guests: None)
+    return made
+
+
+def counted(base: tuple[float, float], test: tuple[float, float]) -> CaseResult:
+    """A case in which perf counted so many instructions, in user and in kernel mode."""
+    events = zip(perf_stat.SIDES, zip(base, test, strict=True), strict=True)
+    metrics = [
+        compare_metric(
+            Metric(name=perf_stat.metric_name(event), unit="instructions", better="neither"), [b], [t], exact=False
+        )
+        for event, (b, t) in events
+    ]
+    primary = compare_metric(
+        Metric(name="throughput", unit="op/s", better="higher", primary=True), [1.0], [1.0], exact=False
+    )
+    return CaseResult(
+        workload="mine", case="large", group="mine", control=False, verdict=Outcome.SAME, metrics=[primary, *metrics]
+    )
+
+
+def check(tmp_path: Path, *cases: CaseResult) -> Any:
+    asked = plan(write_workload(tmp_path / "mine"))
+    folder = result_folders.new_folder(tmp_path / "result")
+    return live.check_model(asked, folder, cases, quiet(progress=Progress()))
+
+
+def test_counts_of_whole_programs_are_divided_by_the_operations_of_their_windows(
+    tmp_path: Path, guests: CountingGuests
+) -> None:
+    found = check(tmp_path, counted((9_090_000.0, 2_200_000.0), (9e6, 1e6)))
+    assert found == {
+        "mine:large": {
+            "base": ModelCheck(
+                operations=500.0,
+                user=Counted(perf=18_180.0, model=18_000.0, ratio=1.01),
+                kernel=Counted(perf=4_400.0, model=4_000.0, ratio=1.1),
+            ),
+            "test": ModelCheck(
+                operations=500.0,
+                user=Counted(perf=18_000.0, model=18_000.0, ratio=1.0),
+                kernel=Counted(perf=2_000.0, model=4_000.0, ratio=0.5),
+            ),
+        }
+    }
+    assert sorted(guests.brackets, key=str) == sorted(
+        [(arm, brackets) for arm in ("base", "test") for brackets in (None, Brackets.CASE)], key=str
+    )
+    assert {cases for _, _, cases in guests.calls} == {("large",)}, "only what perf counted"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        counted((math.nan, math.nan), (math.nan, math.nan)),
+        counted((9e6, math.nan), (9e6, 2e6)),
+        counted((9e6, 0.0), (9e6, 2e6)),
+    ],
+)
+def test_without_counts_of_both_sides_in_both_arms_no_guest_runs(
+    tmp_path: Path, guests: CountingGuests, case: CaseResult
+) -> None:
+    assert check(tmp_path, case) == {} and not guests.calls
+
+
+def test_a_guest_that_fails_costs_no_verdict(
+    tmp_path: Path, guests: CountingGuests, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guests.failure = GuestFailed(GuestFailure.QEMU_DIED, "no memory")
+    assert check(tmp_path, counted((9e6, 2e6), (9e6, 2e6))) == {}
+    assert "the model is not checked: no memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["html", "md", "text"])
+def test_a_pmus_instructions_stand_beside_those_of_exact_mode(
+    tmp_path: Path, host: Host, guests: CountingGuests, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    lines = (DATA / "perf-stat-pmu.jsonl").read_text().splitlines()
+
+    def boot(*words: Any, **how: Any) -> BootRecord:
+        record = host.boot(*words, **how)
+        for values in record.values.values():
+            counted = perf_stat.read(lines).values.items()
+            values |= {perf_stat.metric_name(event): [value] * record.iterations for event, value in counted}
+        return record
+
+    monkeypatch.setattr(boots, "boot", boot)
+    found = measured(tmp_path, planned(tmp_path, accelerator="kvm", perf=True))
+    assert found.live is not None and {*found.live.model_checks} == {"mine:small", "mine:large"}
+    shown = report.render(form, open_comparisons([str(tmp_path / "result")]))
+    for arm in ("base", "test"):
+        (line,) = (line for line in shown.splitlines() if f"mine:large, {arm}" in line)
+        assert "user 18,180 and 18,000, ratio 1.010; kernel 4,400 and 4,000, ratio 1.100" in line

@@ -24,21 +24,21 @@ from lab.workloads import selection
 
 from ..fakes import live as fakelive
 from ..fakes.guest import WORKLOAD, kernel, write_workload
-from ..fakes.live import QUIET
+from ..fakes.live import QUIET, LiveHost
 
 CPUS = CpuSet(cpus=[0], others=[1], nodes=[])
 Formula = Callable[[str, int, str], float]
 
 
-class Host:
-    """Stands in for guests and for the watch over the host. `speed` gives the throughput of an arm, a round, a case.
+class Host(LiveHost):
+    """Its guests have a `speed`: the throughput of an arm, a round, a case. Its watch sees troubles.
 
     lacking: cases that an arm's kernel does not offer.
     """
 
     def __init__(self, speed: Formula) -> None:
+        super().__init__()
         self.speed = speed
-        self.booted: list[str] = []
         self.cpu_sets: dict[str, list[int]] = {}
         self.lacking: dict[str, list[str]] = {}
         self.troubles: Iterator[list[str]] = iter(())
@@ -58,11 +58,8 @@ class Host:
         lacking = {case.name: f"{case.name} is not there" for case in job.cases if case.name not in values}
         return fakelive.ran(bench, arm, values, job, unsupported=lacking, **how)
 
-    def start(self) -> None:
-        """A watch begins."""
-
     def stop(self) -> RoundHost:
-        """It ends, with the next trouble of the list."""
+        """The watch ends, with the next trouble of the list."""
         self.now_s += self.try_s
         return replace(QUIET, reasons=next(self.troubles, []))
 
@@ -74,10 +71,9 @@ class Host:
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     found = Host(lambda arm, seed, case: (50.0 if arm == "test" else 100.0) + seed % 3)
-    monkeypatch.setattr(boots, "boot", lambda *words, **how: found.boot(*words, **how))
-    monkeypatch.setattr(round_runner, "Watch", lambda cpus: found)
+    fakelive.pretend(monkeypatch, tmp_path, found)
     return found
 
 

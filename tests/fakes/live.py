@@ -89,10 +89,10 @@ class LiveHost:
         return QUIET
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: LiveHost | None = None) -> LiveHost:
     """Put fakes where live mode's guests and its host would be; KVM works on it."""
-    host = LiveHost()
-    monkeypatch.setattr(boots, "boot", host.boot)
+    host = host or LiveHost()
+    monkeypatch.setattr(boots, "boot", lambda *words, **how: host.boot(*words, **how))
     monkeypatch.setattr(round_runner, "Watch", lambda cpus: host)
     monkeypatch.setattr(guest_host, "survey", lambda cpus, root=None: [])
     monkeypatch.setattr(live_machine, "obtain_root", lambda image: tmp_path / "root")
@@ -104,7 +104,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveHost:
     monkeypatch.setattr(guest_host, "require_memory", lambda memory_mb, guests: None)
     monkeypatch.setattr(kvm, "require", lambda qemu, device=None, **how: "host")
     monkeypatch.setattr(perf_stat, "known_events", lambda root: ())
-    monkeypatch.setattr(perf_stat, "events", lambda known: ())
     monkeypatch.setattr(perf_stat, "has_pmu", lambda: True)
     monkeypatch.setattr(Prover, "explain", lambda *_: [])
     return host
