@@ -214,14 +214,13 @@ def shown(
     explanation: Explanation,
     *,
     width: int = 1000,
-    cost: explain.Cost = "cycles",
     most: int | None = 20,
     everything: bool = False,
     initcalls: Sequence[Initcall] = (),
 ) -> str:
     result = fakeresult.result(base=fakeresult.arm("v6.11", "1"), test=fakeresult.arm("v6.12", "2"))
     why = CaseExplanation(
-        result=result, case=result.cases[0], explanation=explanation, machine="zen4", model="full", cost=cost,
+        result=result, case=result.cases[0], explanation=explanation, machine="zen4", model="full", cost="cycles",
         mechanisms=counters.mechanisms([compared("vmas", [12], [43])]), initcalls=initcalls,
     )  # fmt: skip
     return core_text.plain(lambda _: explain_text.render(why, width, everything=everything, most=most))

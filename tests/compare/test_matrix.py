@@ -32,10 +32,6 @@ def by_setting(arm: str, seed: int, case: str) -> float:
     return (100.0 + seed) * (1.0 if case == "small" else factor_of(arm, seed))
 
 
-def equal(arm: str, seed: int, case: str) -> float:
-    return 100.0 + seed
-
-
 def factor_of(arm: str, seed: int) -> float:
     """By the arm's name in files; what differs from 1 has some spread."""
     factor = FACTORS[arm.replace("thp-", "", 1).replace("thp.defrag-", "", 1)]
@@ -117,7 +113,7 @@ def test_every_arm_is_judged_against_the_baseline(start: Start, folder: Path) ->
 def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, measure = start(equal, files=["a", "b"], settings=["thp=always,madvise,never"])
+    _, measure = start(lambda *_: 100.0, files=["a", "b"], settings=["thp=always,madvise,never"])
     asked = []
 
     def obtain(spec: Any, *_: object, **__: object) -> Any:
@@ -129,15 +125,6 @@ def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
     assert asked == ["/boot/a", "/boot/b"]
     assert {arm.arm.build for arm in result.arms} == {"key of a", "key of b"}
     assert [arm.arm.settings["thp"] for arm in result.arms] == ["always", "madvise", "never"] * 2
-
-
-def test_guests_go_seed_by_seed_and_the_arms_take_turns(start: Start) -> None:
-    guests, measure = start(equal, seeds=2, fixed_seeds=True, settings=["thp=always,madvise,never"])
-    measure()
-    assert guests.boots == [
-        ("thp-always", 1), ("thp-madvise", 1), ("thp-never", 1),
-        ("thp-never", 2), ("thp-madvise", 2), ("thp-always", 2),
-    ]  # fmt: skip
 
 
 def test_numbers_without_spread_take_three_seeds_and_only_open_arms_go_on(start: Start) -> None:
@@ -257,8 +244,6 @@ def test_a_stored_matrix_is_shown_and_replayed(command: Callable[..., int], caps
     text = capsys.readouterr().out
     assert main.run(["report", "latest"]) == 0
     assert capsys.readouterr().out == text
-    assert main.run(["report", "latest", "--format", "junit"]) == 2
-    assert "matrix" in capsys.readouterr().err
     assert main.run(["replay", "latest", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["differences"], document["environment"]) == ([], [])
@@ -284,7 +269,6 @@ def test_a_failed_cell_is_status_4_after_everything_was_printed(
         (["--set", "sysctl.vm/../x=1,2"], "not the name of a sysctl"),
         (["--metric", "throughputs"], "did you mean throughput"),
         (["--against", "thp=sometimes"], "is no arm"),
-        (["--against", "thp=never"], "fits several arms"),
         (["--mode", "live"], "live mode"),
     ],
 )

@@ -212,10 +212,3 @@ def test_the_bound_of_any_test_is_that_of_a_test_that_knows_the_noise() -> None:
         found = 100 * np.mean(np.abs(z) > stats.norm.isf(alpha / 2))
         assert best_possible(noise, 600.0, alpha) == pytest.approx(found, abs=2.5)
     assert best_possible(Noise(), 600.0, 0.01) == pytest.approx(1.0)
-
-
-def test_duets_find_more_in_the_same_time() -> None:
-    """Both arms at the same instant: the host's drift is in neither, and a block takes half the time."""
-    design = Design(max_blocks=200, budget_s=400.0, alpha=0.05)
-    alone, together = (figures(many(Noise(effect=1.0, duet=duet), design, 60, seed=14)).found for duet in (False, True))
-    assert together > alone + 15.0
