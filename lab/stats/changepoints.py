@@ -21,7 +21,7 @@ from scipy.special import stdtr
 
 Array = npt.NDArray[np.float64]
 
-WINDOW = 50
+_WINDOW = 50
 MAX_P = 1e-5
 """Stricter than Otava's default .001: a night looks at every series again. docs/history.md has the rates."""
 
@@ -57,10 +57,10 @@ class Step:
     p_value: float
 
 
-def steps(values: Sequence[float], *, least: float = 0.0, max_p: float = MAX_P, window: int = WINDOW) -> list[Step]:
+def steps(values: Sequence[float], *, least: float = 0.0) -> list[Step]:
     """The steps of a series of positive numbers, by their logarithms.
 
-    least: the smallest change that counts, .01 is 1 %. max_p: the chance of a false step at one place.
+    least: the smallest change that counts, .01 is 1 %.
     """
     if len(values) < 2 * HOLDS or min(values) <= 0:
         return []
@@ -68,8 +68,7 @@ def steps(values: Sequence[float], *, least: float = 0.0, max_p: float = MAX_P, 
     outliers = set(outlying(values))
     kept = [i for i in range(len(logs)) if i not in outliers]
     calm = logs[kept]
-    found = change_points(calm, max_p=max_p, least=math.log1p(least), window=window)
-    found = _lasting(found, calm)
+    found = _lasting(change_points(calm, max_p=MAX_P, least=math.log1p(least)), calm)
     edges = [0, *(one.index for one in found), len(calm)]
     made = []
     for number, one in enumerate(found):
@@ -154,19 +153,18 @@ def _plausible(x: Array, at: int) -> tuple[int, int]:
 # ---- Otava's method
 
 
-def change_points(x: Array, *, max_p: float, least: float = 0.0, window: int = WINDOW) -> list[Split]:
+def change_points(x: Array, *, max_p: float, least: float = 0.0) -> list[Split]:
     """All changes of the mean that are significant, and larger than `least`."""
-    weak_p = max_p * 10 if max_p < 0.05 else min(max_p * 2, 1.0)
-    return _merge(_split(x, weak_p, window), x, max_p, least)
+    return _merge(_split(x, 10 * max_p), x, max_p, least)
 
 
-def _split(x: Array, max_p: float, window: int) -> list[Split]:
+def _split(x: Array, max_p: float) -> list[Split]:
     """Candidates, from windows that overlap by half."""
     start, places = 0, set()
     while start < len(x):
-        found = [start + place for place in _divide(x[start : start + window], max_p)]
+        found = [start + place for place in _divide(x[start : start + _WINDOW], max_p)]
         places.update(found)
-        start = max(max(found, default=0), start + window // 2)
+        start = max(max(found, default=0), start + _WINDOW // 2)
     return _again([Split(index=place, before=0, after=0, p_value=0) for place in sorted(places)], x)
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import Any, NamedTuple
 
 from lab.stats.defaults import MIN_PAIRS
@@ -51,6 +51,7 @@ EXACT_BOUND_BLOCKS = 200
 """The longest plan whose bound is integrated. That of a longer one is the bound of looks without end."""
 
 _EXACT_RANKS = 50
+_TAIL = (1 - 0.95) / 2
 
 
 class Moments(NamedTuple):
@@ -72,9 +73,7 @@ class Estimate(NamedTuple):
 
 
 def moments(x: Sequence[float]) -> Moments:
-    """Number, mean and sd of x. ValueError when x is empty."""
-    if not x:
-        raise ValueError("no values")
+    """Number, mean and sd of x."""
     n = len(x)
     if max(x) - min(x) <= NO_SPREAD:
         middle = math.fsum(x) / n
@@ -131,7 +130,7 @@ def p_value(log_e: float) -> float:
 @cache
 def critical_t(n: int, alpha: float) -> float:
     """The |t| at which E_n reaches 1/alpha; infinite when n blocks cannot (n < 5 at alpha = .01)."""
-    goal = -math.log(_fraction(alpha))
+    goal = -math.log(alpha)
     if log_e(n, math.inf) <= goal:
         return math.inf
     low, high = 0.0, 1.0
@@ -141,12 +140,6 @@ def critical_t(n: int, alpha: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if log_e(n, middle) < goal else (low, middle)
     return high
-
-
-def _fraction(value: float) -> float:
-    if not 0 < value < 1:
-        raise ValueError(f"{value} is not between 0 and 1")
-    return value
 
 
 def interval(m: Moments, alpha: float) -> tuple[float, float] | None:
@@ -175,8 +168,8 @@ def clip(x: Sequence[float]) -> list[float]:
     """
     if len(x) < CLIP_FROM:
         return list(x)
-    middle = _median(sorted(x))
-    reach = CLIP_AT * 1.4826 * _median(sorted(abs(v - middle) for v in x))
+    middle = median(x)
+    reach = CLIP_AT * 1.4826 * median(abs(v - middle) for v in x)
     if reach <= NO_SPREAD:
         return list(x)
     low, high = middle - reach, middle + reach
@@ -207,26 +200,20 @@ def _excess_kurtosis(x: Sequence[float]) -> float:
     return (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (fourth / second**2 - 3) + 6)
 
 
-def _median(ordered: Sequence[float]) -> float:
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
 # ---- the estimate
 
 
-def hodges_lehmann(x: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Median of the n (n + 1) / 2 Walsh averages (x_i + x_j) / 2, i <= j, with the signed-rank interval.
+def hodges_lehmann(x: Sequence[float]) -> Estimate:
+    """Median of the n (n + 1) / 2 Walsh averages (x_i + x_j) / 2, i <= j, with the signed-rank interval of 95 %.
 
     The interval runs from the (k+1)-th smallest to the (k+1)-th largest average, k the largest number with
-    P(signed rank <= k) <= (1 - confidence) / 2: Hollander, Wolfe, Nonparametric Statistical Methods, 3.3.
-    For one look at a time that was fixed beforehand; none of 95 % exists below six blocks. The law of the
-    rank is exact to 50 blocks, normal above.
+    P(signed rank <= k) <= .025: Hollander, Wolfe, Nonparametric Statistical Methods, 3.3. For one look at a time that
+    was fixed beforehand; none exists below six blocks. The law of the rank is exact to 50 blocks, normal above.
     """
     n = len(x)
     averages = sorted((x[i] + x[j]) / 2 for i in range(n) for j in range(i, n))
-    k = _signed_rank_quantile(n, (1 - _fraction(confidence)) / 2)
-    return Estimate(_median(averages), None if k is None else (averages[k], averages[-1 - k]))
+    k = _signed_rank_quantile(n, _TAIL)
+    return Estimate(median(averages), None if k is None else (averages[k], averages[-1 - k]))
 
 
 @cache
@@ -311,7 +298,7 @@ def _bound(blocks: int, alpha: float) -> float:
     """The c at which `crossing_probability` is alpha."""
     from scipy.optimize import brentq
 
-    return float(brentq(lambda c: math.log(crossing_probability(c, blocks) / _fraction(alpha)), 0.01, 12.0, xtol=1e-12))
+    return float(brentq(lambda c: math.log(crossing_probability(c, blocks) / alpha), 0.01, 12.0, xtol=1e-12))
 
 
 def crossing_probability(c: float, blocks: int, first: int = MIN_PAIRS) -> float:

@@ -225,7 +225,6 @@ class Reading(NamedTuple):
 
     @property
     def image(self) -> Image:
-        """The image that was booted."""
         return Image(self.commit, self.layout)
 
 
@@ -248,7 +247,6 @@ class Belief:
     delta: float
     noise: float
     own_sd: float
-    drift_ratio: float
     kinds: Array
     boots: Counter[int]
     images: tuple[Image, ...]
@@ -371,7 +369,6 @@ def _posterior(history: _History, by_image: WhitenedReadings, kinds: Array) -> B
         delta=float((p * fits.delta).sum()),
         noise=math.sqrt(float((p * fits.variance).sum())),
         own_sd=math.sqrt(float((p * fits.variance * whitened.levels[:, None]).sum())),
-        drift_ratio=float(p.sum(axis=1) @ whitened.ratios),
         kinds=p.sum(axis=1),
         boots=boots,
         images=images,

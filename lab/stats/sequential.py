@@ -30,6 +30,7 @@ FREE_SHARE = 0.05
 """The part of alpha that the e-value has beside a plan."""
 
 _LIMIT = 10_000
+_POWER = 0.8
 
 Interval = tuple[float, float]
 
@@ -91,14 +92,14 @@ class SequentialTest(NamedTuple):
 
     # ---- of blocks to come
 
-    def detectable_effect(self, n: int, sd: float, power: float = 0.8) -> float | None:
-        """The |mean| that is beyond chance after n blocks of standard deviation sd, with the given chance.
+    def detectable_effect(self, n: int, sd: float) -> float | None:
+        """The |mean| that is beyond chance after n blocks of standard deviation sd, with a chance of 80 %.
 
-        `delta sd / sqrt(n)`, delta the noncentrality with P(T >= critical_t) = power, T noncentral t with n - 1
-        degrees of freedom. Looking at earlier blocks too can only help. None if n blocks cannot show a change.
+        `delta sd / sqrt(n)`, delta the noncentrality with P(T >= critical_t) = .8, T noncentral t with n - 1 degrees of
+        freedom. Looking at earlier blocks too can only help. None if n blocks cannot show a change.
         """
         critical = self.critical_t(n)
-        return None if math.isinf(critical) else _noncentrality(n, critical, power) * sd / math.sqrt(n)
+        return None if math.isinf(critical) else _noncentrality(n, critical) * sd / math.sqrt(n)
 
     def blocks_to_settle(
         self, m: Moments, *, band: Interval = NO_BAND, min_blocks: int, fewest: int = FIRST_LOOK_ROUNDS
@@ -136,25 +137,23 @@ def _common(one: Interval | None, other: Interval | None) -> Interval | None:
 
 
 @cache
-def _noncentrality(n: int, critical: float, power: float) -> float:
-    """The delta > 0 at which a noncentral t with n - 1 degrees of freedom exceeds `critical` with `power`.
+def _noncentrality(n: int, critical: float) -> float:
+    """The delta > 0 at which a noncentral t with n - 1 degrees of freedom exceeds `critical` with a chance of `_POWER`.
 
     With W = sqrt(chi^2_nu / nu): `P(T >= h) = E[Phi(delta - h W)]`, an integral over the law of W.
     """
-    if not 0 < power < 1:
-        raise ValueError(f"{power} is not between 0 and 1")
     nodes, normal = _chi_nodes(n - 1), NormalDist()
     low, high = 0.0, 4 * critical + 10
     for _ in range(40):
         delta = (low + high) / 2
         chance = math.fsum(weight * normal.cdf(delta - critical * w) for w, weight in nodes)
-        low, high = (delta, high) if chance < power else (low, delta)
+        low, high = (delta, high) if chance < _POWER else (low, delta)
     return high
 
 
-def _chi_nodes(nu: int, steps: int = 400) -> list[tuple[float, float]]:
+def _chi_nodes(nu: int) -> list[tuple[float, float]]:
     """Midpoints and probabilities of W = sqrt(chi^2_nu / nu), over all that is not below 1e-12."""
-    spread = 8 / math.sqrt(2 * nu)
+    steps, spread = 400, 8 / math.sqrt(2 * nu)
     low, high = max(0.0, 1 - spread), 1 + spread
     points = [low + (high - low) * (i + 0.5) / steps for i in range(steps)]
     density = [math.exp((nu - 1) * math.log(w) - nu * (w * w - 1) / 2) for w in points]

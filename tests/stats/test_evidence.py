@@ -51,8 +51,6 @@ def test_critical_t_is_infinite_where_the_blocks_cannot_do_it() -> None:
     assert evidence.critical_t(1, ALPHA) == evidence.critical_t(4, ALPHA) == math.inf
     assert math.isfinite(evidence.critical_t(5, ALPHA))
     assert math.isfinite(evidence.critical_t(4, 0.05))
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        evidence.critical_t(9, 1.0)
 
 
 # ---- clipping
@@ -74,20 +72,21 @@ def test_clip_never_erases_what_differs_from_a_majority_of_ties() -> None:
 # ---- always valid, by simulation
 
 
-def null_runs(runs: int, looks: int) -> list[list[float]]:
-    rng = np.random.default_rng(20240607)
-    return [[float(v) for v in row] for row in rng.standard_normal((runs, looks))]
+def null_runs() -> list[list[float]]:
+    """2000 comparisons of nothing, of 60 blocks each."""
+    numbers: list[list[float]] = np.random.default_rng(20240607).standard_normal((2000, 60)).tolist()
+    return numbers
 
 
 def test_looking_after_every_block_keeps_the_false_alarms_below_alpha() -> None:
-    goal, runs = -math.log(ALPHA), null_runs(2000, 60)
+    goal, runs = -math.log(ALPHA), null_runs()
     alarms = sum(any(evidence.log_evidence(evidence.noisy_moments(x[:n])) >= goal for n in range(4, 61)) for x in runs)
     assert 0 < alarms <= ALPHA * len(runs)
 
 
 def test_the_same_check_convicts_a_t_test_that_peeks() -> None:
     critical = {n: float(stats.t.ppf(1 - ALPHA / 2, n - 1)) for n in range(4, 61)}
-    runs = null_runs(2000, 60)
+    runs = null_runs()
     alarms = sum(any(abs(evidence.t_statistic(evidence.moments(x[:n]))) >= critical[n] for n in critical) for x in runs)
     assert alarms > 4 * ALPHA * len(runs)
 

@@ -32,8 +32,8 @@ def covariance(at_s: Array, weights: Array, drift: Drift) -> Array:
     return out
 
 
-def some_readings(commits: list[int], culprit: int, delta: float, noise: float, seed: int = 3) -> list[Reading]:
-    chance = np.random.default_rng(seed)
+def some_readings(commits: list[int], culprit: int, delta: float, noise: float) -> list[Reading]:
+    chance = np.random.default_rng(3)
     order = chance.permutation(commits)
     return [Reading(int(c), 40.0 * i, delta * (c >= culprit) + noise * chance.normal()) for i, c in enumerate(order)]
 
@@ -176,9 +176,9 @@ def test_answer_bits_is_the_mutual_information() -> None:
     assert acquisition.answer_bits(0.5, np.array([0.0, 1e3])) == pytest.approx([0, 1], abs=1e-6)
 
 
-def belief_of(commits: list[int], culprit: int, delta: float, drifts: tuple[Drift, ...] = ONE_DRIFT) -> Belief:
-    readings = some_readings(commits, culprit, delta, 1.0)
-    return believe(uniform(max(commits)), readings, 1, drifts, NO_LEVELS, robust=False)
+def belief_of(commits: list[int], delta: float) -> Belief:
+    readings = some_readings(commits, 20, delta, 1.0)
+    return believe(uniform(max(commits)), readings, 1, ONE_DRIFT, NO_LEVELS, robust=False)
 
 
 @pytest.mark.parametrize("levels", [NO_LEVELS, (OwnLevel(1.0, 0.4),)], ids=["", "own levels"])
@@ -255,10 +255,10 @@ def test_readings_say_whether_images_have_levels_of_their_own() -> None:
 
 
 def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
-    belief = belief_of([0] * 8 + [64] * 8 + [32], culprit=20, delta=1.5)
+    belief = belief_of([0] * 8 + [64] * 8 + [32], delta=1.5)
     assert 0.1 < belief.bad[32] < 0.95
     assert acquisition.choose(belief, Costs(3000.0, 10.0), {0, 32, 64}, set()).image == Image(32)  # type: ignore[union-attr]
-    certain = belief_of([0] * 8 + [64] * 8 + [32] * 12, culprit=20, delta=3.0)
+    certain = belief_of([0] * 8 + [64] * 8 + [32] * 12, delta=3.0)
     fresh = acquisition.choose(certain, Costs(120.0, 10.0), {0, 32, 64}, set())
     assert fresh is not None
     assert fresh.image == Image(16)
@@ -266,7 +266,7 @@ def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
 
 
 def test_neighbours_of_what_does_not_build_are_avoided() -> None:
-    belief = belief_of([0] * 8 + [64] * 8, culprit=20, delta=3.0)
+    belief = belief_of([0] * 8 + [64] * 8, delta=3.0)
     chosen = acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, {31, 32, 33})
     assert chosen is not None
     assert 3 <= abs(chosen.image.commit - 32) <= 16
