@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import correlation, linear_regression, quantiles
-from typing import Any
 
 import msgspec
 
@@ -243,39 +242,30 @@ def changed(one: Certificate, present: Mapping[str, str]) -> list[str]:
     ]
 
 
-def quotes(cases: Iterable[str], present: Mapping[str, str], **conditions: Any) -> dict[str, str]:
-    """Quotes from this host's certificates, for the cases that have one; see `quote`."""
-    found = {case: quote(case, present, **conditions) for case in cases}
-    return {case: text for case, text in found.items() if text}
-
-
 def covariates(
     cases: Collection[str], present: Mapping[str, str], *, accelerator: str, duet: bool
 ) -> dict[str, Covariate]:
     """The covariates that this host's certificates know of these cases, as it is set up now."""
     found: dict[str, Covariate] = {}
-    for one in _of_one_kernel(accelerator, duet=duet, host=platform.node()):
+    for one in _of_one_kernel(accelerator, duet=duet):
         known = one.helps
         if known and {one.case, known.control} <= {*cases} and one.case not in found and not changed(one, present):
             found[one.case] = known
     return found
 
 
-def _of_one_kernel(accelerator: str, *, duet: bool, host: str) -> list[Certificate]:
-    """The certificates of a kernel beside itself, newest first."""
-    wanted = (accelerator, duet, host, 0)
+def _of_one_kernel(accelerator: str, *, duet: bool) -> list[Certificate]:
+    """This host's certificates of a kernel beside itself, newest first."""
+    wanted = (accelerator, duet, platform.node(), 0)
     return [one for one in kept() if (one.accelerator, one.duet, one.host, one.layout) == wanted]
 
 
-def quote(
-    case: str, present: Mapping[str, str], *, accelerator: str, duet: bool, rounds: int, host: str | None = None
-) -> str | None:
+def quote(case: str, present: Mapping[str, str], *, accelerator: str, duet: bool, rounds: int) -> str | None:
     """The quote from this host's certificate for a verdict over so many rounds; None without one.
 
     It is the certificate of the host's present setup; else the newest, with the changes since.
     """
-    ours = _of_one_kernel(accelerator, duet=duet, host=host or platform.node())
-    fitting = [one for one in ours if one.case == case]
+    fitting = [one for one in _of_one_kernel(accelerator, duet=duet) if one.case == case]
     if not fitting:
         return None
     best = next((one for one in fitting if not changed(one, present)), fitting[0])
@@ -287,9 +277,7 @@ def quote(
     return f"{text}; but the host has changed since ({'; '.join(since)}): lab aa makes a new one" if since else text
 
 
-def layouts_sd(
-    case: str, metric: str, present: Mapping[str, str], *, accelerator: str, host: str | None = None
-) -> float | None:
+def layouts_sd(case: str, metric: str, present: Mapping[str, str], *, accelerator: str) -> float | None:
     """The standard deviation of the logs of kernels that differ in their layout alone; None if it is not known.
 
     By this host's certificates of builds, as it is set up now. A shift is the difference of two such kernels, so it has
@@ -298,7 +286,7 @@ def layouts_sd(
     squares = [
         (one.shift**2 - one.shift_sd**2) / 2
         for one in kept()
-        if (one.case, one.metric, one.accelerator, one.host) == (case, metric, accelerator, host or platform.node())
+        if (one.case, one.metric, one.accelerator, one.host) == (case, metric, accelerator, platform.node())
         and one.layout
         and one.shift is not None
         and one.shift_sd is not None

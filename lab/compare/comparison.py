@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import contention, estimates, result_folders, robustness, sampling
+from lab.compare import contention, result_folders, robustness, sampling
 from lab.compare.judge import boot_remarks, judge, with_code_remarks
 from lab.compare.live import LiveComparison
 from lab.compare.measurement import ExactGuests, Measurement, prepare_around, require_fixed_work
@@ -20,7 +20,7 @@ from lab.compare.results import AbResult, ArmResult, Finding, ResultEnvironment
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
-from lab.core.text import from_to, plural
+from lab.core.text import plural
 from lab.guests.exact import ExactMachine, exact_machine
 from lab.guests.hardware import Machine
 from lab.guests.live_machine import LiveMachine, live_parameters
@@ -161,7 +161,6 @@ class ExactComparison:
 
     @property
     def environment(self) -> ResultEnvironment:
-        """The environment of both arms' guests."""
         return self.guests.environment
 
     def measure(self, work: Work) -> None:
@@ -178,7 +177,6 @@ class ExactComparison:
             )
 
     def judge(self, work: Work) -> Finding:
-        """Judge every case, and all of them together."""
         series = self.guests.series
         cases, overall = judge(series, self.plan)
         if turned := contention.resting_on_price(cases, series, self.guests.arms, self.plan, work):
@@ -221,15 +219,8 @@ def announce(measurement: Measurement, plan: Plan, work: Work) -> None:
     """Show the number of cases and guests, and about how long they take."""
     if plan.too_few and not plan.certificate:
         work.progress.log(plan.too_few)
-    selected = measurement.selected
-    least, most = plan.seed_range(three_decide=plan.base.is_like(plan.test))
-    shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
-    arms = {name: arm.spec for name, arm in plan.planned.items()}
-    guests, seconds = sampling.left(plan, measurement.folder, shared, arms, range(1, least + 1))
-    _, longer = sampling.left(plan, measurement.folder, shared, arms, range(least + 1, most + 1))
-    there = 2 * least * len(shared) - guests
-    cases = sum(len(chosen) for _, chosen in selected)
-    work.progress.log(
-        f"{plural(cases, 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{estimates.announced(guests, there, seconds, longer, work)}"
+    cases = sum(len(chosen) for _, chosen in measurement.selected)
+    said, _ = sampling.announced(
+        plan, plan.planned, measurement.folder, measurement.selected, work, three_decide=plan.base.is_like(plan.test)
     )
+    work.progress.log(f"{plural(cases, 'case')}, {said}")

@@ -10,7 +10,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 
 from msgspec.structs import replace as replace_fields
 
@@ -54,7 +53,7 @@ def resting_on_price(
             if not changed:
                 break
         for case, result in changed:
-            ratios = {price: change_of(other, case, result.primary.name) for price, other in others.items()}
+            ratios = {price: other.change(case, result.primary.name) for price, other in others.items()}
             if any(ratios.values()):
                 said = [f"{verdict.percent(ratio)} at {price:g} cycles" for price, ratio in ratios.items() if ratio]
                 found[result.name] = f"rests on the price of a move: {listed(said, 'and')}"
@@ -63,7 +62,7 @@ def resting_on_price(
 
 def _is_turned(others: Iterable[Series], case: Case, result: CaseResult, threshold: float) -> bool:
     """True if a case has the other sign at one of the prices."""
-    ratios = [change_of(other, case, result.primary.name) for other in others]
+    ratios = [other.change(case, result.primary.name) for other in others]
     return any(ratio and is_turned(result.primary.ratio or 1, ratio, threshold) for ratio in ratios)
 
 
@@ -92,18 +91,10 @@ def at_price(bench: Bench, price: float) -> Bench:
 
 
 def _run(other: Series, cases: Sequence[Case], seeds: Sequence[int], arms: Sequence[Arm], work: Work) -> None:
-    """Run some seeds at another price."""
     (other.bench.folder / "runs").mkdir(parents=True, exist_ok=True)
     guests = [(other, other.guest(arm, seed, cases, windows={})) for seed in seeds for arm in arms]
     with work.progress.task("at another price of a move", None) as task:
         run_all(guests, work, task, loss="case")
-
-
-def change_of(other: Series, case: Case, metric: str) -> float | None:
-    """The change of a case, in the middle of its seeds."""
-    _, base, test = other.pairs(case, metric)
-    ratios = [second / first for first, second in zip(base, test, strict=True) if first > 0 and second > 0]
-    return median(ratios) if ratios else None
 
 
 # ---- one case over the numbers of vCPUs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
@@ -33,50 +34,59 @@ def judge(
 
     turned: by name, the cases whose verdict is `unknown`, and why.
     """
-    cases = [(one, case) for one in series for case in one.cases]
-    failed = [FailedCase.of(found, one.bench.folder) if (found := one.failures(case)) else None for one, case in cases]
-    weighed = [_compare(one, case, plan, why) for (one, case), why in zip(cases, failed, strict=True)]
-    compared = [
-        [_open(c, (turned or {}).get(f"{one.bench.workload.name}:{case.name}")) for c in comparisons]
-        for (one, case), (comparisons, _) in zip(cases, weighed, strict=True)
-    ]
-    marked = iter(multiple.mark_secondary([c for comparisons in compared for c in comparisons]))
-    compared = [[next(marked) for _ in comparisons] for comparisons in compared]
-    verdicts = [
-        multiple.case_verdict(f"{one.bench.workload.name}:{case.name}", comparisons, control=case.control)
-        for (one, case), comparisons in zip(cases, compared, strict=True)
-    ]
-    judged_cases = [found for found, why in zip(verdicts, failed, strict=True) if why is None]
-    overall = with_losses(multiple.overall(judged_cases, plan.alpha), failed)
-    survived = [found.name in overall.survived if found.verdict.is_change else None for found in verdicts]
-    test = SequentialTest(plan.alpha / max(1, len(judged_cases)), exact=True)
-    judged = [
-        CaseResult(
-            workload=one.bench.workload.name,
-            case=case.name,
-            group=plan.group_of(one.bench.workload, case),
-            control=case.control,
-            verdict=Outcome.UNKNOWN if holm is False else found.verdict,
-            metrics=multiple.withdraw_primary(comparisons, test) if holm is False else comparisons,
-            guest_clock=one.bench.workload.primary.name if one.bench.modelled else None,
-            holm=holm,
-            failed=why,
-            sweep=SweepPoint.of(one.bench.workload, case),
-            whole=whole,
-            notes=[]
-            if why
-            else [
-                # Exact mode cannot see the subject of such a case.
-                *([f"unseen: {', '.join(names)}"] if (names := one.bench.workload.unseen_in(case)) else []),
-                *count_remarks(verdict.primary_of(comparisons), sampling.count_beside(comparisons)),
-                *state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test"))),
-            ],
-        )
-        for (one, case), comparisons, (_, whole), found, why, holm in zip(
-            cases, compared, weighed, verdicts, failed, survived, strict=True
-        )
-    ]
-    return judged, overall
+    cases = [_result(one, case, plan, turned or {}) for one in series for case in one.cases]
+    marked = iter(multiple.mark_secondary([metric for case in cases for metric in case.metrics]))
+    cases = [replace_fields(case, metrics=[next(marked) for _ in case.metrics]) for case in cases]
+    judged = [multiple.case_verdict(case.name, case.metrics, control=case.control) for case in cases if not case.failed]
+    overall = with_losses(multiple.overall(judged, plan.alpha), [case.failed for case in cases])
+    test = SequentialTest(plan.alpha / max(1, len(judged)), exact=True)
+    return [_beyond_chance(case, overall, test) for case in cases], overall
+
+
+def _beyond_chance(case: CaseResult, overall: multiple.Overall, test: SequentialTest) -> CaseResult:
+    """A case; `unknown` if its change is not beyond chance over all cases."""
+    if not case.verdict.is_change:
+        return case
+    if case.name in overall.survived:
+        return replace_fields(case, holm=True)
+    metrics = multiple.withdraw_primary(case.metrics, test)
+    return replace_fields(case, holm=False, verdict=Outcome.UNKNOWN, metrics=metrics)
+
+
+def _result(one: Series, case: Case, plan: Plan, turned: Mapping[str, str]) -> CaseResult:
+    """The result of a case by itself."""
+    workload, failures = one.bench.workload, one.failures(case)
+    compared, whole = _compare(one, case, plan, has_failed=bool(failures))
+    name, notes = f"{workload.name}:{case.name}", []
+    metrics = [_open(metric, turned.get(name)) for metric in compared]
+    if not failures:
+        # Exact mode cannot see the subject of such a case.
+        notes += [f"unseen: {', '.join(names)}"] if (names := workload.unseen_in(case)) else []
+        notes += count_remarks(verdict.primary_of(metrics), sampling.count_beside(metrics))
+        notes += state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test")))
+    return case_result(
+        plan,
+        workload,
+        case,
+        verdict=multiple.case_verdict(name, metrics).verdict,
+        metrics=metrics,
+        guest_clock=workload.primary.name if one.bench.modelled else None,
+        failed=FailedCase.of(failures, one.bench.folder) if failures else None,
+        whole=whole,
+        notes=notes,
+    )
+
+
+def case_result(plan: Plan, workload: Workload, case: Case, **found: Any) -> CaseResult:
+    """The result of a case. found: its verdict, its metrics, and all else that its measurement gave."""
+    return CaseResult(
+        workload=workload.name,
+        case=case.name,
+        group=plan.group_of(workload, case),
+        control=case.control,
+        sweep=SweepPoint.of(workload, case),
+        **found,
+    )
 
 
 def _open(comparison: Comparison, why: str | None) -> Comparison:
@@ -96,15 +106,16 @@ def with_losses(overall: multiple.Overall, failed: Sequence[FailedCase | None]) 
     return overall
 
 
-def _compare(one: Series, case: Case, plan: Plan, failed: FailedCase | None) -> tuple[list[Comparison], Whole | None]:
+def _compare(one: Series, case: Case, plan: Plan, *, has_failed: bool) -> tuple[list[Comparison], Whole | None]:
     """All metrics of a case, the primary one as everything beside it allows, and the whole cost."""
     known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.modelled, by=plan.metric)
-    if failed is not None:
+    if has_failed:
         return [verdict.compare_metric(metric, [], [], exact=True) for metric in known], None
     compared = [
-        verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+        verdict.compare_metric(
+            metric, *one.pairs(case, metric.name), threshold=plan.threshold, alpha=plan.alpha, exact=True
+        )
         for metric in known
-        for _, base, test in [one.pairs(case, metric.name)]
     ]
     primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
     primary = sampling.weigh_strings(primary, one, case, plan)

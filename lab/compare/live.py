@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,21 +14,22 @@ import msgspec
 
 from lab.compare import boots, certificates, live_guests, result_folders, runs, sampling
 from lab.compare.boots import GuestSetup, Job
-from lab.compare.judge import metrics_of, with_losses
+from lab.compare.judge import case_result, metrics_of, with_losses
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Counted, Live, LiveRound, ModelCheck
 from lab.compare.measurement import Measurement, prepare
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import CaseResult, FailedCase, Finding, ResultEnvironment, SweepPoint, mean
+from lab.compare.results import CaseResult, FailedCase, Finding, ResultEnvironment, mean
 from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import ARMS, Covariate, Design, Rounds
 from lab.compare.runs import Run
-from lab.compare.sampling import Series
+from lab.compare.sampling import Chosen, Series
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, LabError
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.core.records import Record
+from lab.core.text import plural
 from lab.guests import hardware, host, live_machine, perf_record, perf_stat
 from lab.guests.perf_record import Difference, Profile
 from lab.guests.plugin import Brackets
@@ -72,8 +74,8 @@ class Narrator:
         self._progress.log(f"round {live_round.number}, {live_round.seconds:.0f} s: {cases}{self._left()}")
 
     def _tell_trouble(self, tried: LiveRound) -> None:
-        """Show the error of a try at a round."""
-        self._progress.log(f"round {tried.number}: {_trouble(tried)}")
+        said = {"repeated": "repeated: ", "died": "a guest died: "}.get(tried.state, "taken although ")
+        self._progress.log(f"round {tried.number}: {said}{'; '.join(tried.reasons)}")
 
     def _tell_plan(self) -> None:
         """Show how many rounds fit into the budget, once that is known."""
@@ -81,8 +83,8 @@ class Narrator:
         if plan is None or plan.iterations is None or self._planned:
             return
         self._planned = True
-        each = f"{plan.iterations} iteration{'s' * (plan.iterations != 1)} a boot"
-        self._progress.log(f"planned for this budget: {plan.rounds} rounds, {each}")
+        each = plural(plan.iterations, "iteration")
+        self._progress.log(f"planned for this budget: {plan.rounds} rounds, {each} a boot")
 
     def _left(self) -> str:
         """The time that it may still take: for the open cases, or to the end of the rounds."""
@@ -95,7 +97,7 @@ class Narrator:
         more = most if rounds.design.fixed_blocks else min(most, max((most if n is None else n) for n in asked))
         if not more:
             return ""
-        return f"; at most {more} more round{'s' * (more != 1)}, about {more * self._runner.seconds_a_round():.0f} s"
+        return f"; at most {plural(more, 'more round')}, about {more * self._runner.seconds_a_round():.0f} s"
 
 
 def describe(comparison: Comparison) -> str:
@@ -105,16 +107,6 @@ def describe(comparison: Comparison) -> str:
     low, high = comparison.interval
     text = f"{percent(comparison.ratio)} [{percent(low)}, {percent(high)}] {comparison.verdict}"
     return f"{text}: {comparison.undecided('round')}" if comparison.verdict == Outcome.UNKNOWN else text
-
-
-def _trouble(tried: LiveRound) -> str:
-    reasons = "; ".join(tried.reasons)
-    match tried.state:
-        case "repeated":
-            return f"repeated: {reasons}"
-        case "died":
-            return f"a guest died: {reasons}"
-    return f"taken although {reasons}"
 
 
 # The time of a boot and of an iteration, before the first round has shown them.
@@ -128,26 +120,24 @@ class _Covariates(Record, frozen=True, kw_only=True):
     covariates: dict[str, Covariate]
 
 
-def covariates_of(folder: Path, cases: Collection[str], plan: Plan, qemu: str) -> dict[str, Covariate]:
+def covariates_of(folder: Path, cases: Collection[str], plan: Plan, live: LivePlan, qemu: str) -> dict[str, Covariate]:
     """The covariates of a comparison: the ones in the host's certificates, or none for a certificate itself.
 
     A comparison that is resumed keeps its own.
     """
-    assert plan.live is not None  # noqa: S101
     path = folder / "covariates.json"
     if path.is_file():
         return records.load(path, _Covariates).covariates
     found: dict[str, Covariate] = {}
     if not plan.certificate and not (folder / "rounds").exists():
         present = certificates.setup(qemu)
-        found = certificates.covariates(cases, present, accelerator=plan.live.accelerator, duet=plan.live.duet)
+        found = certificates.covariates(cases, present, accelerator=live.accelerator, duet=live.duet)
     records.save(path, _Covariates(covariates=found))
     return found
 
 
-def rounds_of(setups: Sequence[GuestSetup], plan: Plan, covariates: Mapping[str, Covariate] | None = None) -> Rounds:
+def rounds_of(setups: Sequence[GuestSetup], plan: Plan, live: LivePlan, covariates: Mapping[str, Covariate]) -> Rounds:
     """The rounds of a comparison over every case of every workload."""
-    assert plan.live is not None  # noqa: S101
     metrics = {
         name: [
             *metrics_of(setup.workload, setup.workload.metrics, modelled=False),
@@ -161,10 +151,10 @@ def rounds_of(setups: Sequence[GuestSetup], plan: Plan, covariates: Mapping[str,
         Design(
             threshold=plan.threshold,
             alpha=plan.alpha,
-            max_blocks=plan.live.max_rounds,
-            seed=plan.live.seed,
-            fixed_iterations=plan.live.iterations,
-            fixed_blocks=plan.live.fixed_rounds,
+            max_blocks=live.max_rounds,
+            seed=live.seed,
+            fixed_iterations=live.iterations,
+            fixed_blocks=live.fixed_rounds,
         ),
         boot_s=_BOOT_S,
         sample_s=_SAMPLE_S,
@@ -191,7 +181,7 @@ class LiveComparison:
         guests = live_guests.prepare(measurement, arms, live, work.progress)
         setups = guests.setups
         names = [name for setup in setups for name in setup.case_names]
-        rounds = rounds_of(setups, plan, covariates_of(folder, names, plan, guests.environment.qemu))
+        rounds = rounds_of(setups, plan, live, covariates_of(folder, names, plan, live, guests.environment.qemu))
         return cls(
             plan=plan,
             live=live,
@@ -203,7 +193,6 @@ class LiveComparison:
 
     @property
     def environment(self) -> ResultEnvironment:
-        """The environment of both arms' guests."""
         return self.guests.environment
 
     def measure(self, work: Work) -> None:
@@ -230,7 +219,33 @@ class LiveComparison:
             cases=cases,
             overall=with_losses(overall, [case.failed for case in cases]),
             reproduce=again(plan, self.live),
-            live=_live(self.live, self.guests, self.runner, self.facts, profiles, checks),
+            live=self._document(profiles, checks),
+        )
+
+    def _document(self, profiles: dict[str, Difference], checks: Checks) -> Live:
+        """The part of the result that only live mode has."""
+        plan, guests, rounds = self.live, self.guests, self.runner.rounds
+        quote = partial(
+            certificates.quote, present=certificates.setup(guests.environment.qemu), accelerator=plan.accelerator,
+            duet=plan.duet, rounds=len(rounds.blocks),
+        )  # fmt: skip
+        return Live(
+            accelerator=plan.accelerator,
+            virtme_ng=live_machine.vng_version(),
+            duet=plan.duet,
+            shapes={setup.workload.name: setup.guest.shape for setup in guests.setups},
+            cpu_sets={setup.workload.name: list(setup.cpu_sets) for setup in guests.setups},
+            hugepage_kb=guests.setups[-1].guest.hugepage_kb,
+            commands=guests.commands,
+            host=self.facts,
+            rounds=self.runner.tried,
+            planned_rounds=_planned_rounds(plan, rounds),
+            sampling=rounds.sampling(),
+            covariates=rounds.covariates,
+            certificates={case: said for case in rounds.metrics if (said := quote(case))},
+            perf=self.runner.counted() if plan.perf else None,
+            model_checks=checks,
+            profiles=profiles,
         )
 
 
@@ -257,14 +272,8 @@ def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[lis
     }
     verdicts = {name: multiple.case_verdict(name, found, control=name in controls) for name, found in standing.items()}
     cases = [
-        CaseResult(
-            workload=setup.workload.name,
-            case=case.name,
-            group=plan.group_of(setup.workload, case),
-            control=case.control,
-            verdict=verdicts[name].verdict,
-            metrics=_measured(standing[name], setup),
-            sweep=SweepPoint.of(setup.workload, case),
+        case_result(
+            plan, setup.workload, case, verdict=verdicts[name].verdict, metrics=_measured(standing[name], setup)
         )
         for setup in setups
         for name, case in zip(setup.case_names, setup.cases, strict=True)
@@ -275,7 +284,7 @@ def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[lis
 
 def _with_unsupported(
     measured: Sequence[CaseResult],
-    chosen: Sequence[tuple[Workload, Sequence[Case]]],
+    chosen: Chosen,
     lacking: Mapping[str, Mapping[str, str]],
     plan: Plan,
 ) -> list[CaseResult]:
@@ -299,16 +308,9 @@ def _unsupported(workload: Workload, case: Case, errors: Mapping[str, str], plan
         errors = dict.fromkeys(ARMS, f"{name} says nothing in live mode: {workload.only_exact(case)}")
     metrics = metrics_of(workload, workload.metrics, modelled=False)
     arms = [arm for arm in ARMS if arm in errors]
-    return CaseResult(
-        workload=workload.name,
-        case=case.name,
-        group=plan.group_of(workload, case),
-        control=case.control,
-        verdict=Outcome.UNKNOWN,
-        metrics=[compare_metric(metric, [], [], exact=False) for metric in metrics],
-        failed=FailedCase(arms=arms, kind=GuestFailure.UNSUPPORTED, message=errors[arms[0]]),
-        sweep=SweepPoint.of(workload, case),
-    )
+    nothing = [compare_metric(metric, [], [], exact=False) for metric in metrics]
+    failed = FailedCase(arms=arms, kind=GuestFailure.UNSUPPORTED, message=errors[arms[0]])
+    return case_result(plan, workload, case, verdict=Outcome.UNKNOWN, metrics=nothing, failed=failed)
 
 
 def _measured(comparisons: Sequence[Comparison], setup: GuestSetup) -> list[Comparison]:
@@ -348,38 +350,6 @@ def _planned_rounds(plan: LivePlan, rounds: Rounds) -> int | None:
     """The rounds that are planned. A number that the user fixed can be smaller than any verdict needs."""
     planned = rounds.round_plan.rounds if rounds.round_plan else None
     return min(planned, plan.max_rounds) if planned and plan.fixed_rounds else planned
-
-
-def _live(
-    plan: LivePlan,
-    guests: LiveGuests,
-    runner: RoundRunner,
-    facts: list[host.HostFact],
-    profiles: dict[str, Difference],
-    checks: Checks,
-) -> Live:
-    rounds = runner.rounds
-    return Live(
-        accelerator=plan.accelerator,
-        virtme_ng=live_machine.vng_version(),
-        duet=plan.duet,
-        shapes={setup.workload.name: setup.guest.shape for setup in guests.setups},
-        cpu_sets={setup.workload.name: list(setup.cpu_sets) for setup in guests.setups},
-        hugepage_kb=guests.setups[-1].guest.hugepage_kb,
-        commands=guests.commands,
-        host=facts,
-        rounds=runner.tried,
-        planned_rounds=_planned_rounds(plan, rounds),
-        sampling=rounds.sampling(),
-        covariates=rounds.covariates,
-        certificates=certificates.quotes(
-            rounds.metrics, certificates.setup(guests.environment.qemu), accelerator=plan.accelerator, duet=plan.duet,
-            rounds=len(rounds.blocks),
-        ),
-        perf=runner.counted() if plan.perf else None,
-        model_checks=checks,
-        profiles=profiles,
-    )  # fmt: skip
 
 
 def again(plan: Plan, live: LivePlan) -> str:

@@ -14,6 +14,7 @@ from lab.compare.live_results import Command
 from lab.compare.measurement import Measurement
 from lab.compare.plan import LivePlan
 from lab.compare.results import GuestShape, ResultEnvironment
+from lab.compare.sampling import Chosen
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.progress import Progress
@@ -26,9 +27,6 @@ from lab.guests.run import Arm
 from lab.guests.topology import Layout
 from lab.kernels.kernel import common_machine
 from lab.workloads.spec import Case, Workload
-
-Chosen = Sequence[tuple[Workload, Sequence[Case]]]
-"""Workloads, each with the cases to measure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +74,6 @@ def plan(chosen: Chosen, accelerator: Accelerator, cpus: int | None, **more: Any
 
 
 def layout_of(workload: Workload, plan: LivePlan) -> Layout:
-    """The layout of a workload's guests on this host."""
     cpus = topology.host_cpus(sorted(os.sched_getaffinity(0)))
     vcpus = None if plan.mirror else plan.vcpus or workload.vcpus
     return topology.plan(cpus, vcpus=vcpus, nodes=plan.nodes, duet=plan.duet)

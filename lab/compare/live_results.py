@@ -9,6 +9,7 @@ import msgspec
 
 from lab.compare.rounds import Covariate, Sampling
 from lab.core.records import Record
+from lab.core.text import plural
 from lab.guests.host import HostFact, RoundHost
 from lab.guests.live_machine import Accelerator
 from lab.guests.perf_record import Difference
@@ -106,7 +107,7 @@ class Live(Record, frozen=True, kw_only=True):
         counts = Counter(one.state for one in self.rounds)
         counted = counts["kept"] + counts["disturbed"]
         planned = f" of {self.planned_rounds} planned" if self.planned_rounds and self.planned_rounds > counted else ""
-        words = [f"{counted} round{'s' * (counted != 1)}{planned}"]
+        words = [f"{plural(counted, 'round')}{planned}"]
         words += [f"{counts['disturbed']} of them disturbed"] if counts["disturbed"] else []
         words += [f"{counts['repeated']} repeated because of the host"] if counts["repeated"] else []
         words += [f"{counts['died']} repeated because a guest died"] if counts["died"] else []

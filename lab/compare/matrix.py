@@ -23,7 +23,7 @@ from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core import records
 from lab.core.errors import GuestFailure, HostFailed
 from lab.core.executor import Work
-from lab.core.text import from_to, plural
+from lab.core.text import plural
 from lab.guests import costs, exact
 from lab.kernels import spec
 from lab.kernels.kernel import KernelSpec, kconfig_of
@@ -134,20 +134,30 @@ def _key(cell: Cell) -> CaseVerdict:
 
 def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell:
     """The cell of one arm and one case: its numbers, and its verdict against the baseline."""
-    metric = _metric(one, plan)
+    metric = metric_of(one.bench.workload, plan.metric, modelled=one.bench.modelled)
     values = one.values(arm.name, case, metric.name)
     shared = [values[seed] for seed in _shared_seeds(one, case, plan) if seed in values] or [*values.values()]
     failure = one.failure(arm.name, case)
     comparison = count = cost = None
+    notes: list[str] = []
     if not failure and arm.label != plan.baseline:
-        comparison, count = _compare(one, case, metric, arm, plan), _compare_count(one, case, metric, arm, plan)
-        if comparison:
+        base = _baseline(plan)
+        pair = (base.name, arm.name)
+        beside = next((each for each in costs.METRICS if each.name == costs.count_of(metric.name)), None)
+        count = _compare(one, case, beside, pair, plan) if beside else None
+        if compared := _compare(one, case, metric, pair, plan):
+            three_decide = is_alike(base.spec, arm.spec) or one.equal(case, pair)
+            three_decide = three_decide and one.windows_agree(case, plan.threshold)
+            comparison = sampling.weigh(
+                compared, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds
+            )
             comparison = sampling.weigh_count(comparison, count, plan)
-            pair = (_baseline(plan).name, arm.name)
             comparison = sampling.weigh_strings(comparison, one, case, plan, pair)
             comparison = sampling.weigh_belief(comparison, one, case, pair)
-            parts = [_compare_seeds(one, case, metric, arm, plan) for metric in costs.WHOLE_METRICS]
+            parts = [_compare(one, case, metric, pair, plan) for metric in costs.WHOLE_METRICS]
             comparison, cost = sampling.weigh_whole(comparison, list(filter(None, parts)), one, case, plan, pair)
+            remarks = state_guard.case_remarks(case.name, *(one.runs_of(name, case) for name in pair))
+            notes = [*count_remarks(comparison, count), *remarks]
     return Cell(
         arm=arm.label,
         workload=one.bench.workload.name,
@@ -164,7 +174,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         failed=failure.message if failure else None,
         unsupported=failure is not None and failure.kind == GuestFailure.UNSUPPORTED,
         means=_means(one, case, arm),
-        notes=[*count_remarks(comparison, count), *_remarks(one, case, arm, plan)] if comparison else [],
+        notes=notes,
         instructions=count,
         whole=cost,
     )
@@ -181,52 +191,24 @@ def _with_code_remarks(cell: Cell, guests: ExactGuests, plan: MatrixPlan, work: 
     return msgspec.structs.replace(cell, notes=[*cell.notes, *lines])
 
 
-def _remarks(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> list[str]:
-    base = _baseline(plan)
-    return state_guard.case_remarks(case.name, *(one.runs_of(name, case) for name in (base.name, arm.name)))
-
-
 def _shared_seeds(one: Series, case: Case, plan: MatrixPlan) -> list[int]:
     """The seeds that every arm has that ran the case at all and did not fail."""
     ran = [set(one.runs_of(arm.name, case)) for arm in plan.arms if not one.failure(arm.name, case)]
     return sorted(set.intersection(*filter(None, ran))) if any(ran) else []
 
 
-def _compare(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
-    """An arm against the baseline; None if they share no seed."""
-    compared = _compare_seeds(one, case, metric, arm, plan)
-    if compared is None:
+def _compare(one: Series, case: Case, metric: Metric, pair: tuple[str, str], plan: MatrixPlan) -> Comparison | None:
+    """A metric by the seeds that the baseline and an arm share; None if they share none."""
+    if one.failure(pair[0], case):
         return None
-    base = _baseline(plan)
-    three_decide = is_alike(base.spec, arm.spec) or one.equal(case, (base.name, arm.name))
-    three_decide = three_decide and one.windows_agree(case, plan.threshold)
-    return sampling.weigh(compared, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-
-
-def _compare_count(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
-    """The same of the count of instructions beside modelled cycles; None beside any other metric."""
-    name = costs.count_of(metric.name)
-    count = next((one for one in costs.METRICS if one.name == name), None)
-    return _compare_seeds(one, case, count, arm, plan) if count else None
-
-
-def _compare_seeds(one: Series, case: Case, metric: Metric, arm: MatrixArmPlan, plan: MatrixPlan) -> Comparison | None:
-    """A metric by the seeds of an arm and the baseline."""
-    base = _baseline(plan)
-    if one.failure(base.name, case):
+    base, test = one.pairs(case, metric.name, pair)
+    if not base:
         return None
-    _, left, right = one.pairs(case, metric.name, (base.name, arm.name))
-    if not left:
-        return None
-    return verdict.compare_metric(metric, left, right, threshold=plan.threshold, alpha=plan.alpha, exact=True)
+    return verdict.compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
 
 
 def _baseline(plan: MatrixPlan) -> MatrixArmPlan:
     return next(arm for arm in plan.arms if arm.label == plan.baseline)
-
-
-def _metric(one: Series, plan: MatrixPlan) -> Metric:
-    return metric_of(one.bench.workload, plan.metric, modelled=one.bench.modelled)
 
 
 def _means(one: Series, case: Case, arm: MatrixArmPlan) -> dict[str, float]:
@@ -278,17 +260,11 @@ def announce(plan: MatrixPlan, folder: Path, work: Work, *, budget_s: float | No
         if same:
             work.progress.log(f"{base.label}, {arm.label}: {same}")
     cells = sum(len(cases) for _, cases in selected) * len(plan.arms)
-    shared = [(workload, together) for workload, cases in selected for together in workload.by_guest(cases)]
-    least, most = plan.seed_range(three_decide=False)
-    arms = {arm.name: arm.spec for arm in plan.arms}
-    guests, seconds = sampling.left(plan, folder, shared, arms, range(1, least + 1))
-    _, longer = sampling.left(plan, folder, shared, arms, range(least + 1, most + 1))
+    said, seconds = sampling.announced(plan, plan.planned, folder, selected, work, three_decide=False)
     built = {records.digest([arm.spec.source, arm.spec.kconfig]) for arm in plan.arms}
-    there = len(plan.arms) * least * len(shared) - guests
     work.progress.log(
         f"{cells} cells: {plural(len(plan.arms), 'arm')} of {plural(len(built), 'kernel')}, "
-        f"{plural(cells // len(plan.arms), 'case')}, {from_to(least, most)} seed{'s' * (most > 1)}: "
-        f"{estimates.announced(guests, there, seconds, longer, work)}"
+        f"{plural(cells // len(plan.arms), 'case')}, {said}"
     )
     if budget_s is not None and seconds * estimates.crowding(work) / work.jobs > budget_s:
         work.progress.log(

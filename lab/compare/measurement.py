@@ -18,7 +18,7 @@ from lab.compare.matrix_results import MatrixPlan
 from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
 from lab.compare.results import GuestShape, ResultEnvironment
 from lab.compare.runs import Bench
-from lab.compare.sampling import Series
+from lab.compare.sampling import Chosen, Series
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.executor import Work
@@ -58,7 +58,7 @@ class Measurement:
 
     plan: ComparisonPlan
     folder: Path
-    selected: Sequence[tuple[Workload, Sequence[Case]]]
+    selected: Chosen
     architecture: Architecture
     qemu: Qemu
 
@@ -102,7 +102,8 @@ class Measurement:
             workload = file_systems.mounted(chosen, arms)
             image = guest_image.obtain(progress, packages=workload.packages, guests=self.architecture.name)
             check_guest(workload, cases, arms, image)
-            yield Root(workload, cases, image[0], initrd.pack_initrd(image, _with(workload, extra)))
+            packed = replace_fields(workload, extra_files=(*workload.extra_files, *extra)) if extra else workload
+            yield Root(workload, cases, image[0], initrd.pack_initrd(image, packed))
 
 
 def fitted(guests: G, arm: Arm, progress: Progress) -> G:
@@ -118,11 +119,6 @@ def fitted(guests: G, arm: Arm, progress: Progress) -> G:
 def _kernel_of(arm: ArmPlan) -> str:
     """A key that arms with the same kernel share, whatever their settings."""
     return records.digest([arm.spec.source, arm.spec.kconfig, arm.cc])
-
-
-def _with(workload: Workload, extra: Sequence[str]) -> Workload:
-    """A workload with more programs of the image in its guest's root."""
-    return replace_fields(workload, extra_files=(*workload.extra_files, *extra)) if extra else workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

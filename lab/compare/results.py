@@ -20,7 +20,7 @@ from lab.guests import costs, model_version
 from lab.guests.run import Arm
 from lab.kernels import architecture, compilers
 from lab.stats.multiple import Overall
-from lab.stats.verdict import Comparison, Outcome, distance, percent, primary_of
+from lab.stats.verdict import Comparison, Outcome, distance, numbers, percent, primary_of
 from lab.stats.whole import Whole
 from lab.workloads.spec import Case, Workload, turns_note
 
@@ -86,11 +86,6 @@ def compiler_note(arms: Sequence[ArmResult]) -> str | None:
 def notes_on(arms: Sequence[ArmResult]) -> list[str]:
     """The notes of arms and the warning about their compilers, each once."""
     return list(dict.fromkeys(note for note in (*(arm.note for arm in arms), compiler_note(arms)) if note))
-
-
-def decided_by(metric: str | None) -> list[str]:
-    """The line with the user's choice of the deciding metric; none without one."""
-    return [f"{metric} decide (--metric {metric})"] if metric in costs.BASES else []
 
 
 def repeat(command: str, metric: str | None) -> str:
@@ -195,11 +190,9 @@ class FailedCase(Record, frozen=True, kw_only=True):
 
     @property
     def where(self) -> str:
-        """The arms in words."""
         return "in both arms" if len(self.arms) > 1 else f"in the {self.arms[0]} arm only"
 
     def __str__(self) -> str:
-        """The failure in one line."""
         return f"{self.word} {self.where}: {self.message}" + (f" (log: {self.log})" if self.log else "")
 
 
@@ -255,7 +248,6 @@ class Robustness(Record, frozen=True, kw_only=True):
         return f"{where} ({detail})"
 
     def __str__(self) -> str:
-        """Both in one line."""
         return f"{self.corners}; {self.machines}"
 
 
@@ -312,7 +304,6 @@ class CaseResult(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The full name."""
         return f"{self.workload}:{self.case}"
 
     @property
@@ -415,10 +406,6 @@ class AbResult(Record, frozen=True, kw_only=True):
             return clock(self.environment.model)
         return "real time" if self.live.accelerator == "kvm" else "real time of an emulator"
 
-    def undecided(self, primary: Comparison) -> str:
-        """The reason of an `unknown`, and the number of pairs that would settle it."""
-        return primary.undecided(self.pairs)
-
     @property
     def repeat(self) -> str:
         """The command that repeats it, with a comment about the user's choice of the metric."""
@@ -432,8 +419,9 @@ class AbResult(Record, frozen=True, kw_only=True):
     @property
     def notes(self) -> list[str]:
         """Notes about the arms and the guests, each note once."""
+        chosen = [f"{self.metric} decide (--metric {self.metric})"] if self.metric in costs.BASES else []
         arms = notes_on([self.base, self.test])
-        return [*decided_by(self.metric), *arms, *filter(None, [self.turns_note]), *self.remarks]
+        return [*chosen, *arms, *filter(None, [self.turns_note]), *self.remarks]
 
     @property
     def turns_note(self) -> str:
@@ -465,7 +453,7 @@ class AbResult(Record, frozen=True, kw_only=True):
         primary = case.primary
         if case.verdict == Outcome.UNKNOWN:
             counters = counter_evidence(case.metrics) if self.live else ""
-            return "; ".join(filter(None, [self.undecided(primary), counters]))
+            return "; ".join(filter(None, [primary.undecided(self.pairs), counters]))
         if case.verdict == Outcome.SAME and "below threshold" in primary.reason:
             return primary.reason
         return "not beyond chance over all cases" if case.holm is False else primary.remark
@@ -512,11 +500,6 @@ def differing(environments: Sequence[ResultEnvironment], aside: Collection[str] 
     first, *others = map(records.plain, environments)
     names = [name for name in first if name not in ("fingerprint", *aside)]
     return [name for name in names if any(other[name] != first[name] for other in others)] or ["fingerprint"]
-
-
-def numbers(values: Sequence[float | None]) -> list[float]:
-    """The values that are numbers."""
-    return [value for value in values if value is not None]
 
 
 def mean(values: Sequence[float | None]) -> float | None:

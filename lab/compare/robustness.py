@@ -16,7 +16,7 @@ from lab.core.executor import Work
 from lab.guests import costs, hardware
 from lab.guests.hardware import Machine
 from lab.stats import verdict
-from lab.stats.verdict import Comparison, Metric, Outcome
+from lab.stats.verdict import Comparison, Outcome
 from lab.workloads.spec import Case
 
 
@@ -35,10 +35,8 @@ class _Repricing:
     def at(self, prices: costs.Prices) -> Comparison:
         """The case's primary metric at other prices, judged like the measured one."""
         base, test = ([costs.cycles(events, prices) for events in arm] for arm in (self.base, self.test))
-        primary = self.found.primary
-        metric = Metric(name=primary.name, unit=primary.unit, better=primary.better, primary=True)
-        again = verdict.compare_metric(
-            metric, base, test, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True
+        again = verdict.compare_again(
+            self.found.primary, base, test, threshold=self.plan.threshold, alpha=self.plan.alpha
         )
         return sampling.weigh_case(again, sampling.count_beside(self.found.metrics), self.series, self.case, self.plan)
 
@@ -159,15 +157,6 @@ def _on_other_machines(
         work.progress.log(f"--robust: one seed on {machine.name}")
         series = {one.bench.workload.name: one for one in elsewhere(ref, machine)}
         found[machine.name] = {
-            of.found.name: _one_change(series[of.series.bench.workload.name], of.case, of.found.primary.name)
-            for of in wanted
+            of.found.name: series[of.series.bench.workload.name].change(of.case, of.found.primary.name) for of in wanted
         }
     return found
-
-
-def _one_change(one: Series, case: Case, metric: str) -> float | None:
-    """The ratio of the only pair; None if the case failed."""
-    if one.failures(case):
-        return None
-    _, base, test = one.pairs(case, metric)
-    return test[0] / base[0] if base and base[0] > 0 and test[0] > 0 else None

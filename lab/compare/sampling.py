@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,25 +20,26 @@ from msgspec.structs import replace as replace_fields
 
 from lab.compare import beliefs, estimates, runs
 from lab.compare.beliefs import Belief
-from lab.compare.plan import ComparisonPlan, Plan
+from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.core.executor import Work
 from lab.core.progress import Task
-from lab.core.text import plural
+from lab.core.text import from_to, plural
 from lab.guests import costs
 from lab.guests.run import Arm, RunningGuests
-from lab.kernels.kernel import KernelSpec
-from lab.stats import whole
+from lab.stats import verdict, whole
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
-from lab.stats.verdict import Comparison, Outcome, beside_count, beside_strings, compare_metric, percent, primary_of
-from lab.stats.verdict import Metric as Compared
+from lab.stats.verdict import Comparison, Outcome, numbers, percent, primary_of
 from lab.stats.whole import FEW, MAD_TO_SD, Whole
 from lab.workloads.spec import WINDOWS_MAX, Case, Metric, Workload
 
 Loss = Literal["all", "arm", "case"]
 """The loss by a case that fails: all measuring, the case in the arm that it failed in, or the case in every arm."""
+
+Chosen = Sequence[tuple[Workload, Sequence[Case]]]
+"""Workloads, each with some of its cases."""
 
 FAR = 6
 """Robust standard deviations from the median beyond which the change of a seed is not that of the others."""
@@ -94,11 +95,17 @@ class Series:
 
     def pairs(
         self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")
-    ) -> tuple[list[int], list[float], list[float]]:
-        """Seeds that both arms ran this case with, and the metric's values in them; NaN if it is missing."""
+    ) -> tuple[list[float], list[float]]:
+        """A metric's values with the seeds that both arms ran this case with; NaN if it is missing."""
         base, test = (self.values(arm, case, metric) for arm in arms)
         seeds = [seed for seed in base if seed in test]
-        return seeds, [base[seed] for seed in seeds], [test[seed] for seed in seeds]
+        return [base[seed] for seed in seeds], [test[seed] for seed in seeds]
+
+    def change(self, case: Case, metric: str) -> float | None:
+        """The change of a case, in the middle of its seeds; None without any."""
+        pairs = zip(*self.pairs(case, metric), strict=True)
+        ratios = [test / base for base, test in pairs if base > 0 and test > 0]
+        return median(ratios) if ratios else None
 
     def events(
         self, case: Case, arms: tuple[str, str] = ("base", "test")
@@ -109,10 +116,10 @@ class Series:
         known = [(b, t) for b, t in pairs if b and t]
         return ([b for b, _ in known], [t for _, t in known]) if known and len(known) == len(pairs) else None
 
-    def seeds(self, arms: Sequence[str] = ("base", "test")) -> list[int]:
-        """All seeds that all of the arms have run; none while a case has no seed."""
-        cases = [case for case in self.cases if not any(self.failure(arm, case) for arm in arms)]
-        found = [set.intersection(*(set(self.runs_of(arm, case)) for arm in arms)) for case in cases]
+    def seeds(self) -> list[int]:
+        """All seeds that both arms have run; none while a case has no seed."""
+        cases = [case for case in self.cases if not self.failures(case)]
+        found = [self.runs_of("base", case).keys() & self.runs_of("test", case).keys() for case in cases]
         return sorted(set().union(*found)) if all(found) else []
 
     def metrics(self, case: Case) -> list[Metric]:
@@ -405,7 +412,7 @@ def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:
 
 def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonPlan) -> Comparison:
     """A case's primary metric: `unknown` if the count of instructions contradicts it, unless the user chose."""
-    return primary if count is None or plan.metric else beside_count(primary, count, plan.threshold)
+    return primary if count is None or plan.metric else verdict.beside_count(primary, count, plan.threshold)
 
 
 def weigh_strings(
@@ -419,9 +426,8 @@ def weigh_strings(
         return primary
     prices = costs.without_string_starts(costs.prices_of(instrument.machine))
     base, test = ([costs.cycles(each, prices) for each in arm] for arm in events)
-    metric = Compared(name=primary.name, unit=primary.unit, better=primary.better, primary=True)
-    again = compare_metric(metric, base, test, threshold=plan.threshold, alpha=plan.alpha, exact=True)
-    return beside_strings(primary, again, plan.threshold)
+    again = verdict.compare_again(primary, base, test, threshold=plan.threshold, alpha=plan.alpha)
+    return verdict.beside_strings(primary, again, plan.threshold)
 
 
 def weigh_whole(
@@ -445,24 +451,35 @@ def weigh_whole(
     return (_hopeless(found, plan.max_seeds) if found.more_blocks and found is not primary else found), cost
 
 
-def left(
-    plan: ComparisonPlan,
-    folder: Path,
-    shared: Sequence[tuple[Workload, Sequence[Case]]],
-    arms: Mapping[str, KernelSpec],
-    seeds: Iterable[int],
+def announced(
+    plan: ComparisonPlan, arms: Mapping[str, ArmPlan], folder: Path, chosen: Chosen, work: Work, *, three_decide: bool
+) -> tuple[str, float]:
+    """The seeds and guests of a measurement in words, and the processor seconds that the fewest seeds take.
+
+    arms: by their names in the records. three_decide: so many seeds are enough if equal.
+    """
+    least, most = plan.seed_range(three_decide=three_decide)
+    shared = [(workload, together) for workload, cases in chosen for together in workload.by_guest(cases)]
+    guests, seconds = _left(plan, arms, folder, shared, range(1, least + 1))
+    _, longer = _left(plan, arms, folder, shared, range(least + 1, most + 1))
+    said = estimates.announced(guests, len(arms) * least * len(shared) - guests, seconds, longer, work)
+    return f"{from_to(least, most)} seed{'s' * (most > 1)}: {said}", seconds
+
+
+def _left(
+    plan: ComparisonPlan, arms: Mapping[str, ArmPlan], folder: Path, shared: Chosen, seeds: Sequence[int]
 ) -> tuple[int, float]:
     """The number of guests of some seeds that have no record yet, and the processor seconds that they take.
 
     shared: the cases of each kind of guest.
     """
-    count, seconds, wanted = 0, 0.0, [*seeds]
+    count, seconds = 0, 0.0
     for workload, together in shared:
-        for name, spec in arms.items():
-            paths = [runs.run_path(folder, runs.run_name(workload, name, seed, together)) for seed in wanted]
+        for name, arm in arms.items():
+            paths = [runs.run_path(folder, runs.run_name(workload, name, seed, together)) for seed in seeds]
             missing = sum(not path.is_file() for path in paths)
             count += missing
-            seconds += estimates.planned_seconds(plan, workload, together, spec, missing)
+            seconds += estimates.planned_seconds(plan, workload, together, arm.spec, missing)
     return count, seconds
 
 
@@ -511,7 +528,7 @@ def _odd(primary: Comparison, threshold: float) -> Comparison:
 
 def odd_seeds(comparison: Comparison, threshold: float) -> list[float]:
     """The log ratios of the seeds that are further than the threshold, and than noise explains, from all others."""
-    base, test = _numbers(comparison.base), _numbers(comparison.test)
+    base, test = numbers(comparison.base), numbers(comparison.test)
     if len(base) != len(test) or len(base) < FEW or min(*base, *test) <= 0:
         return []
     logs = [math.log(t / b) for b, t in zip(base, test, strict=True)]
@@ -526,7 +543,3 @@ def _hopeless(primary: Comparison, max_seeds: int) -> Comparison:
     if can_be_settled(primary, max_seeds):
         return primary
     return replace_fields(primary, reason=f"{primary.reason}; {max_seeds} seeds cannot settle it")
-
-
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]

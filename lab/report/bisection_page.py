@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 from lab.bisection.answer import Answer, Culprit
 from lab.compare import explain
-from lab.compare.results import numbers
 from lab.core.git import short
 from lab.core.text import visible
 from lab.report import function_chart, plots, templates, wording
 from lab.report.inputs import CommitStatus, RangeCommit, StoredBisection, Stretch, stretches
 from lab.report.plots import SIZE, Axis, Chart, Scale, Tick
 from lab.report.wording import shown
-from lab.stats.verdict import Comparison, percent
+from lab.stats.verdict import Comparison, numbers, percent
 
 MOST_SUSPECTS = 300
 """Commits of a range that are named on the page; the JSON names all."""

@@ -17,14 +17,14 @@ from email.policy import SMTPUTF8
 from lab.bisection.answer import Answer, Culprit, Step
 from lab.bisection.commit_range import Candidate
 from lab.compare import counters
-from lab.compare.results import AbResult, ArmResult, CaseResult, mean, numbers
+from lab.compare.results import AbResult, ArmResult, CaseResult, mean
 from lab.core.errors import UserError
 from lab.core.git import short
 from lab.core.text import plural
 from lab.report import by_hand, culprit, wording
 from lab.report.culprit import Change
 from lab.report.inputs import Comparisons, StoredBisection, StoredComparison
-from lab.stats.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Comparison, Outcome, numbers, percent
 
 _WIDTH, _WIDE = 75, 110
 _MOST_STEPS = 40

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from lab.compare import counters, explain
 from lab.compare.live_results import Live
-from lab.compare.results import AbResult, CaseResult, mean, numbers
+from lab.compare.results import AbResult, CaseResult, mean
 from lab.core.text import listed, number, plural, visible
 from lab.guests import costs
 from lab.kernels import architecture
@@ -22,7 +22,7 @@ from lab.report.function_chart import Functions
 from lab.report.inputs import Comparisons, StoredComparison
 from lab.report.plots import Chart, Curve, Scale
 from lab.report.wording import shown
-from lab.stats.verdict import Comparison
+from lab.stats.verdict import Comparison, numbers
 
 MOST_ROWS = 100
 """Pairs that are listed number by number; of more, the page shows the plot and a few quantiles."""

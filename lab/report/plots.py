@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from lab.compare.results import numbers
 from lab.core.text import xml
-from lab.stats.verdict import Comparison, percent
+from lab.stats.verdict import Comparison, numbers, percent
 
 Values = Sequence[float | None]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from lab.core.records import Record
+from lab.core.text import plural
 from lab.stats import evidence
 from lab.stats.defaults import ALPHA, MIN_PAIRS
 from lab.stats.sequential import SequentialTest
@@ -36,7 +37,10 @@ class Overall(Record, frozen=True, kw_only=True):
     reason: str
 
 
-def mark_secondary(comparisons: Sequence[Comparison], rate: float = 0.05) -> list[Comparison]:
+_FALSE_DISCOVERIES = 0.05
+
+
+def mark_secondary(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons in the same order; each secondary one says whether it survives Benjamini-Hochberg.
 
     The family is all secondary comparisons given, so give those of all cases at once.
@@ -45,7 +49,7 @@ def mark_secondary(comparisons: Sequence[Comparison], rate: float = 0.05) -> lis
     adjusted = evidence.benjamini_hochberg([comparisons[i].p_value for i in family])
     out = list(comparisons)
     for i, p in zip(family, adjusted, strict=True):
-        out[i] = msgspec.structs.replace(out[i], exploratory=True, survived=p <= rate)
+        out[i] = msgspec.structs.replace(out[i], exploratory=True, survived=p <= _FALSE_DISCOVERIES)
     return out
 
 
@@ -86,20 +90,16 @@ _MOST_NAMED = 3
 
 
 def _overall_word(counts: Sequence[CaseVerdict], failed: int, open_cases: int, n: int) -> tuple[Outcome, str]:
-    worse = sum(c.verdict == Outcome.REGRESSION for c in counts)
+    cases, worse = plural(n, "case"), sum(c.verdict == Outcome.REGRESSION for c in counts)
     if worse:
-        return Outcome.REGRESSION, f"{worse} of {_cases(n)} worse"
+        return Outcome.REGRESSION, f"{worse} of {cases} worse"
     if open_cases or failed:
-        parts = [f"{open_cases} of {_cases(n)} unknown"] if open_cases else []
-        parts += [f"{failed} changed, but not beyond chance over {_cases(n)}"] if failed else []
+        parts = [f"{open_cases} of {cases} unknown"] if open_cases else []
+        parts += [f"{failed} changed, but not beyond chance over {cases}"] if failed else []
         return Outcome.UNKNOWN, "; ".join(parts)
     if counts:
-        return Outcome.IMPROVEMENT, f"{len(counts)} of {_cases(n)} better, none worse"
-    return Outcome.SAME, f"{_cases(n)} within threshold"
-
-
-def _cases(n: int) -> str:
-    return f"{n} case{'s' * (n != 1)}"
+        return Outcome.IMPROVEMENT, f"{len(counts)} of {cases} better, none worse"
+    return Outcome.SAME, f"{cases} within threshold"
 
 
 PRIMARY_SHARE = 0.8

@@ -40,7 +40,6 @@ class Outcome(StrEnum):
 
     @property
     def is_change(self) -> bool:
-        """True of a regression and of an improvement."""
         return self in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
 
@@ -94,7 +93,6 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """True if the verdict is a regression or an improvement."""
         return self.verdict is not None and self.verdict.is_change
 
     @property
@@ -162,7 +160,6 @@ class _Rules(NamedTuple):
 
     @property
     def sequential_test(self) -> SequentialTest:
-        """The sequential test that the pairs allow."""
         return SequentialTest(self.alpha, self.planned, self.exact)
 
     @property
@@ -185,7 +182,7 @@ class _Rules(NamedTuple):
 
     def pairs(self, n: int) -> str:
         """n pairs, in the mode's word for a pair."""
-        return f"{n} {'seed' if self.exact else 'round'}{'s' * (n != 1)}"
+        return plural(n, "seed" if self.exact else "round")
 
 
 def band(threshold: float) -> Interval:
@@ -220,19 +217,22 @@ def compare_metric(
     `improvement` over all looks. min_blocks: pairs needed for those two words. planned: pairs that were
     planned; 0: they will be; None: nothing is planned (see `lab.stats.sequential`). exact: numbers come from exact
     mode, so they carry no noise and nothing is clipped.
-    ValueError: lengths differ, or a parameter is out of range.
 
     Pairs without a ratio are left out if that is harmless: seeds with 0 in both arms, and at most one round in eight
     with a 0 or no number, with at most one more in one arm than in the other.
     """
-    if len(base) != len(test):
-        raise ValueError(f"{metric.name}: {len(base)} values of base, {len(test)} of test")
-    if not 0 < alpha < 1 or threshold < 0 or min_blocks < 1 or (planned or 1) < 1:
-        raise ValueError(f"alpha {alpha}, threshold {threshold} or min_blocks {min_blocks} is out of range")
     rules = _Rules(threshold, alpha, min_blocks, exact, planned)
     if not base:
         return _no_comparison(metric, base, test, "no measurements")
     return _compare_usable(metric, base, test, rules)
+
+
+def compare_again(
+    compared: Comparison, base: Sequence[float], test: Sequence[float], *, threshold: float, alpha: float
+) -> Comparison:
+    """Compare other exact numbers of the same runs in the place of a primary metric's."""
+    metric = Metric(name=compared.name, unit=compared.unit, better=compared.better, primary=True)
+    return compare_metric(metric, base, test, threshold=threshold, alpha=alpha, exact=True)
 
 
 def adjust(plain: Comparison, adjusted: Comparison, shared: SharedNoise) -> Comparison:
@@ -323,6 +323,11 @@ def _comparison(
 
 def _as_stored(values: Sequence[float]) -> list[float | None]:
     return [v if math.isfinite(v) else None for v in values]
+
+
+def numbers(values: Sequence[float | None]) -> list[float]:
+    """The stored values that are numbers."""
+    return [value for value in values if value is not None]
 
 
 def _no_comparison(metric: Metric, base: Sequence[float], test: Sequence[float], why: str) -> Comparison:

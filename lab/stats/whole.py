@@ -15,7 +15,7 @@ import msgspec
 from lab.core.records import Record
 from lab.core.text import duration
 from lab.stats.sequential import Interval
-from lab.stats.verdict import Comparison, Metric, Outcome, band, compare_metric, percent
+from lab.stats.verdict import Comparison, Outcome, band, compare_again, numbers, percent
 
 MAD_TO_SD = 1.4826
 
@@ -78,10 +78,10 @@ def together(caller: Comparison, deferred: Comparison, *, threshold: float, alph
     amounts = [*caller.base, *caller.test, *deferred.base, *deferred.test]
     if None in amounts or len(caller.base) != len(deferred.base):
         return None
-    more = [late - early for early, late in zip(_numbers(deferred.base), _numbers(deferred.test), strict=True)]
-    base = [own + max(0.0, -change) for own, change in zip(_numbers(caller.base), more, strict=True)]
-    test = [own + max(0.0, change) for own, change in zip(_numbers(caller.test), more, strict=True)]
-    return compare_metric(_metric(caller), base, test, threshold=threshold, alpha=alpha, exact=True)
+    more = [late - early for early, late in zip(numbers(deferred.base), numbers(deferred.test), strict=True)]
+    base = [own + max(0.0, -change) for own, change in zip(numbers(caller.base), more, strict=True)]
+    test = [own + max(0.0, change) for own, change in zip(numbers(caller.test), more, strict=True)]
+    return compare_again(caller, base, test, threshold=threshold, alpha=alpha)
 
 
 def without_stray(amounts: Sequence[float]) -> list[float]:
@@ -101,7 +101,7 @@ def _settled(deferred: Comparison | None) -> Comparison | None:
     """Deferred work without stray work; None if a seed has no number."""
     if deferred is None or not deferred.base or None in [*deferred.base, *deferred.test]:
         return None
-    base, test = (list(without_stray(_numbers(arm))) for arm in (deferred.base, deferred.test))
+    base, test = (list(without_stray(numbers(arm))) for arm in (deferred.base, deferred.test))
     ratio = fmean(test) / fmean(base) if any(base) else None
     return msgspec.structs.replace(deferred, base=base, test=test, ratio=ratio, interval=None)
 
@@ -110,10 +110,10 @@ def waits(elapsed: Comparison, waited: Comparison, *, threshold: float, alpha: f
     """The guest time if nothing but the waits had changed; None if a number is missing."""
     if None in [*elapsed.base, *waited.base, *waited.test] or len(elapsed.base) != len(waited.base):
         return None
-    base = _numbers(elapsed.base)
-    changes = zip(base, _numbers(waited.base), _numbers(waited.test), strict=True)
+    base = numbers(elapsed.base)
+    changes = zip(base, numbers(waited.base), numbers(waited.test), strict=True)
     test = [time - before + after for time, before, after in changes]
-    return compare_metric(_metric(elapsed), base, test, threshold=threshold, alpha=alpha, exact=True)
+    return compare_again(elapsed, base, test, threshold=threshold, alpha=alpha)
 
 
 def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, threshold: float) -> Comparison:
@@ -205,13 +205,5 @@ def weigh(
     return caller, whole
 
 
-def _metric(compared: Comparison) -> Metric:
-    return Metric(name=compared.name, unit=compared.unit, better=compared.better, primary=True)
-
-
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
 def _mean(values: Sequence[float | None]) -> float:
-    return fmean(_numbers(values))
+    return fmean(numbers(values))

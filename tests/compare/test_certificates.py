@@ -12,15 +12,12 @@ import pytest
 from lab.cli import aa, main
 from lab.compare import result_folders
 from lab.compare.certificates import certify, covariates, keep, kept, layouts_sd, quote, setup
-from lab.compare.live_results import Live, LiveRound
 from lab.compare.plan import Plan
 from lab.compare.request import ComparisonRequest
 from lab.compare.results import AbResult
-from lab.compare.rounds import Sampling
 from lab.core import paths
 from lab.core.errors import HostFailed
 from lab.kernels.spec import with_layout
-from lab.stats.iterations import WarmUp
 
 from ..fakes import result as fakeresult
 from ..fakes.guest import FakeGuests, kernel, plan, pretend, write_workload
@@ -37,26 +34,13 @@ def bench(tmp_path: Path) -> Path:
     return plant(tmp_path / "bench", BENCH)
 
 
-def one_round(number: int, state: Any) -> LiveRound:
-    return LiveRound(
-        number=number, attempt=1, order=["base", "test"], iterations=2, state=state, reasons=[], host=None,
-        seconds=9.0, boots=[],
-    )  # fmt: skip
-
-
 def live_result(sd: float = 0.02, rounds: int = 40, **more: Any) -> AbResult:
     """A kernel compared with itself in live mode: pairs that differ by noise of a known sd."""
     chance = random.Random(7)  # noqa: S311
     base = [1000 * math.exp(chance.gauss(0, 0.1)) for _ in range(rounds)]
     test = [b * math.exp(chance.gauss(0, sd)) for b in base]
-    sampling = Sampling(
-        blocks=rounds, iterations=[2] * rounds, boot_sd=0.012, iteration_sd=0.01,
-        warm_up=WarmUp(boots=80, shift=1.0, dropped=0), outliers=[],
-    )  # fmt: skip
-    live = Live(
-        accelerator="kvm", virtme_ng="1.36", duet=False, shapes={}, cpu_sets={}, hugepage_kb=None, commands={}, host=[],
-        rounds=[one_round(1, "repeated"), one_round(1, "kept"), one_round(2, "disturbed")], sampling={NAME: sampling},
-    )  # fmt: skip
+    live = fakeresult.live()
+    live = msgspec.structs.replace(live, accelerator="kvm", sampling={NAME: next(iter(live.sampling.values()))})
     made = case("noisy", base, test, primary=RATE)
     return result(made, mode="live", live=live, seeds=list(range(1, rounds + 1)), **more)
 
@@ -75,9 +59,10 @@ def test_a_certificate_says_how_far_a_kernel_is_from_itself(bench: Path) -> None
     assert made.smallest(3) is None
 
 
-def with_control(noise: float, rounds: int = 30, **more: Any) -> AbResult:
+def with_control(noise: float) -> AbResult:
     """A kernel compared with itself, by a case and a control; noise: the case's own, beside that of the control."""
-    chance, whole = random.Random(5), live_result(rounds=rounds)  # noqa: S311
+    rounds, chance = 30, random.Random(5)  # noqa: S311
+    whole = live_result(rounds=rounds)
     luck = [chance.gauss(0, 0.02) for _ in range(rounds)]
     base = [1000.0] * rounds
     noisy = case("noisy", base, [1000 * math.exp(0.5 * v + chance.gauss(0, noise)) for v in luck], primary=RATE)
@@ -86,7 +71,7 @@ def with_control(noise: float, rounds: int = 30, **more: Any) -> AbResult:
     assert whole.live
     sampling = dict.fromkeys((NAME, "alloc-burst:still"), whole.live.sampling[NAME])
     live = msgspec.structs.replace(whole.live, sampling=sampling)
-    return msgspec.structs.replace(whole, cases=[noisy, still], live=live, **more)
+    return msgspec.structs.replace(whole, cases=[noisy, still], live=live)
 
 
 def test_a_control_that_shares_the_noise_is_a_covariate(bench: Path) -> None:
@@ -122,9 +107,9 @@ def test_what_is_exact_has_to_be_equal(bench: Path) -> None:
         certify(result(equal), bench)
 
 
-def of_builds(shift: float, layout: int, rounds: int = 40) -> AbResult:
+def of_builds(shift: float, layout: int) -> AbResult:
     """A kernel compared with itself in another layout, which is that far away."""
-    alike = live_result(rounds=rounds)
+    alike = live_result()
     (noisy,) = alike.cases
     rate, *others = noisy.metrics
     moved = msgspec.structs.replace(rate, test=[value and value * math.exp(shift) for value in rate.test])
@@ -159,7 +144,7 @@ def quoted(root: Path, **more: Any) -> str | None:
     return quote(NAME, setup("7.2.22 (Debian)", root), **asked)
 
 
-def test_a_certificate_is_quoted_for_what_it_is_of(bench: Path) -> None:
+def test_a_certificate_is_quoted_for_what_it_is_of(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert quoted(bench) is None
     keep(certify(live_result(), bench))
     told = quoted(bench)
@@ -168,8 +153,9 @@ def test_a_certificate_is_quoted_for_what_it_is_of(bench: Path) -> None:
     assert told.endswith(" % in 15 rounds")
     assert quoted(bench, accelerator="tcg") is None
     assert quoted(bench, duet=True) is None
-    assert quoted(bench, host="another") is None
     assert "resolves nothing yet in 3 rounds" in str(quoted(bench, rounds=3))
+    monkeypatch.setattr("platform.node", lambda: "another")
+    assert quoted(bench) is None
 
 
 def test_it_warns_when_the_host_has_changed_since(bench: Path, tmp_path: Path) -> None:

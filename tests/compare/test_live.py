@@ -178,13 +178,14 @@ def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
     assert found.why(found.cases[1]) == "adjusted by mine:small"
     monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: {})
     folder = tmp_path / "result"
-    assert live.covariates_of(folder, ["mine:large"], wanted, "7.2") == known
+    assert live.covariates_of(folder, ["mine:large"], wanted, HOW, "7.2") == known
     # One that began before there were any, and a certificate itself, have none.
     monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: known)
     (folder / "covariates.json").unlink()
-    assert live.covariates_of(folder, ["mine:large"], wanted, "7.2") == {}
+    assert live.covariates_of(folder, ["mine:large"], wanted, HOW, "7.2") == {}
     other = result_folders.new_folder(tmp_path / "other")
-    assert live.covariates_of(other, ["mine:large"], msgspec.structs.replace(wanted, certificate=True), "7.2") == {}
+    certificate = msgspec.structs.replace(wanted, certificate=True)
+    assert live.covariates_of(other, ["mine:large"], certificate, HOW, "7.2") == {}
 
 
 @pytest.mark.parametrize("form", sorted(report.FORMATS["comparison"]))
@@ -244,7 +245,7 @@ def test_what_fits_into_a_budget_is_said_once(
     tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds of 10 s: 4 are done when 60 s are left, so 10 in all."""
-    host.keep_time(monkeypatch, try_s=10)
+    host.keep_time(monkeypatch)
     folder = result_folders.new_folder(tmp_path / "result")
     result_folders.store_plan(folder, planned(tmp_path))
     comparison.measure(result_folders.load_plan(folder), folder, quiet(deadline=100.0, progress=Progress()))

@@ -64,7 +64,7 @@ def _table(ready: ExactGuests, seeds: Sequence[int], work: Work) -> None:
         sampling.run_all(guests, work, task, loss="case")
     say(f"| case | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
     for case in one.cases:
-        changes = [contention.change_of(column, case, METRIC) for column in columns.values()]
+        changes = [column.change(case, METRIC) for column in columns.values()]
         say(f"| `{case.name}` | {' | '.join(verdict.percent(change) if change else '' for change in changes)} |")
 
 
