@@ -105,7 +105,6 @@ class BootRecord(Record, frozen=True, kw_only=True):
 
 
 def record_path(folder: Path, name: str) -> Path:
-    """The file of a boot's record."""
     return folder / "boots" / f"{name}.json"
 
 

@@ -26,7 +26,7 @@ from lab.guests.image import Image
 from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm, RunningGuests
 from lab.kernels import architecture, files
-from lab.kernels.kernel import Kernel, common_machine, resolve
+from lab.kernels.kernel import common_machine, resolve
 from lab.kernels.spec import MOUNT
 from lab.workloads import selection
 from lab.workloads.spec import HUGE_PAGE_MIB, Case, Workload
@@ -105,9 +105,10 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     check_guest(workload, cases, [], image)
     packed = initrd.pack_initrd(image, workload)
     size = round(packed.stat().st_size / (1 << 20), 1)
+    sound = WorkloadCheck(workload=workload.name, cases=len(cases), vcpus=workload.vcpus, slice_mb=size)
     if spec is None or not cases:
-        return WorkloadCheck(workload=workload.name, cases=len(cases), vcpus=workload.vcpus, slice_mb=size)
-    case = smallest(cases)
+        return sound
+    case = min(cases, key=lambda case: case.memory_mb or 0)
     arm = Arm(name="check", kernel=spec.obtain(work, needs=workload.needs([case])), settings=dict(spec.settings))
     check_guest(workload, [case], [arm], image)
     check_parameters(arm)
@@ -133,15 +134,8 @@ def check(ref: str, *, run: str | None, timeout_s: float, work: Work) -> Workloa
     if clocked and not workload.clocked:
         raise _clocked(workload, case, *counts)
     outcome = first.report.case(case.name)
-    return WorkloadCheck(
-        workload=workload.name, cases=len(cases), vcpus=workload.vcpus, slice_mb=size, case=case.name,
-        clocked=clocked, metrics=outcome.metrics if outcome else {},
-    )  # fmt: skip
-
-
-def smallest(cases: list[Case]) -> Case:
-    """The case with the least `memory_mb`, or else the first case."""
-    return min(cases, key=lambda case: case.memory_mb or 0)
+    metrics = outcome.metrics if outcome else {}
+    return msgspec.structs.replace(sound, case=case.name, clocked=clocked, metrics=metrics)
 
 
 def _at_two_rates(
@@ -236,9 +230,11 @@ def _require_kconfig(workload: Workload, cases: Sequence[Case], arm: Arm) -> Non
         value = have.get(option, "n")
         if value in ("n", "m") and workload.is_used(option, cases):
             how = "a module, which no guest loads," if value == "m" else "not set"
+            own = arm.kernel.spec.tree_source is not None
+            build = f"add it with %{option}=y" if own else "this kernel is built already: build one from a tree"
             raise UserError(
                 f"workload {workload.name} needs {option}, which is {how} in {arm.kernel.spec.text}",
-                hint=_what_to_do(arm.kernel, option),
+                hint=f"{build}, or leave the workload out",
             )
 
 
@@ -258,12 +254,6 @@ def check_parameters(arm: Arm) -> None:
                 f"so {key} has no effect",
                 hint=files.similar_parameters(vmlinux, name) or "leave it out, or choose a kernel that has it",
             )
-
-
-def _what_to_do(kernel: Kernel, option: str) -> str:
-    if kernel.spec.tree_source:
-        return f"add it with %{option}=y, or leave the workload out"
-    return "this kernel is built already: build one from a tree, or leave the workload out"
 
 
 def _require_name(workload: Workload, case: Case, root: Path) -> None:

@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -61,9 +60,9 @@ class Mechanism(Record, frozen=True, kw_only=True):
 
 
 @cache
-def counters(path: Path | None = None) -> Mapping[str, Counter]:
-    """The known counters by name, from `reports/counters.toml`. `UserError` when the file is broken."""
-    return toml.load(path or paths.data_folder("reports") / "counters.toml", _File).counter
+def counters() -> Mapping[str, Counter]:
+    """The known counters by name, from `reports/counters.toml`."""
+    return toml.load(paths.data_folder("reports") / "counters.toml", _File).counter
 
 
 def described(name: str) -> Counter | None:
@@ -113,9 +112,9 @@ def all_counters(case: CaseResult, runs: Iterable[Run]) -> list[Comparison]:
     return ranked([*case.metrics, *(c for c in kernel if c.base != c.test)])
 
 
-def movers(case: CaseResult, threshold: float, most: int = 3) -> list[Comparison]:
-    """The counters of a case that moved most, by |log ratio|; from and to zero first, by their change."""
-    return sorted(explaining(case, case.metrics, threshold), key=_change, reverse=True)[:most]
+def movers(case: CaseResult, threshold: float) -> list[Comparison]:
+    """The three counters of a case that moved most, by |log ratio|; from and to zero first, by their change."""
+    return sorted(explaining(case, case.metrics, threshold), key=_change, reverse=True)[:3]
 
 
 def explaining(case: CaseResult, comparisons: Iterable[Comparison], threshold: float) -> list[Comparison]:
@@ -136,7 +135,7 @@ def explaining(case: CaseResult, comparisons: Iterable[Comparison], threshold: f
 
 def _to_one_side(c: Comparison) -> bool:
     """True if a counter rose in every pair, or fell in every pair."""
-    pairs = [(base, test) for base, test in zip(c.base, c.test, strict=True) if base is not None and test is not None]
+    pairs = _pairs(c)
     return all(test > base for base, test in pairs) or all(test < base for base, test in pairs)
 
 
@@ -166,31 +165,28 @@ def mechanisms(comparisons: Iterable[Comparison]) -> list[Mechanism]:
     moved = []
     for comparison in comparisons:
         about = described(comparison.name)
-        if comparison.primary or (about is None and comparison.better != "neither"):
+        pairs = _pairs(comparison)
+        if comparison.primary or not pairs or (about is None and comparison.better != "neither"):
             continue
-        if (means := _means(comparison.base, comparison.test)) and means[0] != means[1]:
-            moved.append(_mechanism(comparison, *means, about))
+        base, test = map(statistics.fmean, zip(*pairs, strict=True))
+        if base != test:
+            moved.append(
+                Mechanism(
+                    name=comparison.name,
+                    unit=comparison.unit,
+                    base=base,
+                    test=test,
+                    ratio=test / base if base > 0 <= test else None,
+                    meaning=about.meaning if about else "",
+                    source=about.source if about else "",
+                )
+            )
     return sorted(moved, key=lambda m: (-growth(m.base, m.test), m.name))
 
 
-def _means(base: Sequence[float | None], test: Sequence[float | None]) -> tuple[float, float] | None:
-    """Means over the pairs that have both numbers; None without any."""
-    pairs = [(b, t) for b, t in zip(base, test, strict=True) if b is not None and t is not None]
-    if not pairs:
-        return None
-    return math.fsum(b for b, _ in pairs) / len(pairs), math.fsum(t for _, t in pairs) / len(pairs)
-
-
-def _mechanism(comparison: Comparison, base: float, test: float, about: Counter | None) -> Mechanism:
-    return Mechanism(
-        name=comparison.name,
-        unit=comparison.unit,
-        base=base,
-        test=test,
-        ratio=test / base if base > 0 <= test else None,
-        meaning=about.meaning if about else "",
-        source=about.source if about else "",
-    )
+def _pairs(c: Comparison) -> list[tuple[float, float]]:
+    """The pairs of which both numbers are known."""
+    return [(base, test) for base, test in zip(c.base, c.test, strict=True) if base is not None and test is not None]
 
 
 # ---- over time
@@ -207,12 +203,10 @@ class Timeline:
 
     @property
     def longest(self) -> float:
-        """The longest time of all curves."""
         return max(point[0] for arm in self.curves.values() for curve in arm.values() for point in curve) or 1.0
 
     @property
     def largest(self) -> float:
-        """The largest value of all curves."""
         return max(point[1] for arm in self.curves.values() for curve in arm.values() for point in curve) or 1.0
 
     def reached(self, arm: str, share: float) -> float | None:

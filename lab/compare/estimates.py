@@ -6,7 +6,6 @@ runs here corrects it: a memo keeps, by workload, how many times as long guests 
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -162,12 +161,9 @@ def _memo_path(workload: str) -> Path:
 
 
 def _memo(workload: str) -> Timing | None:
-    """A memo that can be read, makes sense, and is of this table."""
+    """A memo that can be read, and is of this table."""
     found = records.find(_memo_path(workload), Timing)
-    if found is None:
-        return None
-    sound = math.isfinite(found.factor) and found.factor > 0 and found.table == _table_digest()
-    return found if sound else None
+    return found if found and found.table == _table_digest() else None
 
 
 def _rounded(seconds: float) -> str:

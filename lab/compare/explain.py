@@ -63,13 +63,11 @@ class FunctionRow(Record, frozen=True, kw_only=True):
     test_calls: int | None = 0
 
     def cost(self, arm: Arm, cost: Cost) -> int:
-        """One arm's sum."""
         if cost == "cycles":
             return self.base_cycles if arm == "base" else self.test_cycles
         return self.base_instructions if arm == "base" else self.test_instructions
 
     def calls(self, arm: Arm) -> int | None:
-        """One arm's calls."""
         return self.base_calls if arm == "base" else self.test_calls
 
 
@@ -101,7 +99,6 @@ class Explanation(Record, frozen=True, kw_only=True):
     rows: list[FunctionRow]
 
     def operations(self, arm: Arm) -> int:
-        """Operations behind one arm's sums."""
         return self.base_operations if arm == "base" else self.test_operations
 
     def per_operation(self, row: FunctionRow, arm: Arm, cost: Cost = "cycles") -> Fraction:
@@ -155,23 +152,16 @@ FunctionKey = tuple[Space, str]
 """A function: the space in which it runs, and its name in the source."""
 
 
-def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles", cycle_units: int = MILLI) -> Explanation:
+def explain(base: ArmProfile, test: ArmProfile, *, cost: Cost = "cycles") -> Explanation:
     """Both profiles by function, sorted by each function's part of the difference of `cost` per operation.
 
     Functions meet by their name in the source (see `symbols.base_name`); functions of one name in one space
     are one row. Code that no table knows is a row of its own, so the rows' sums are the profiles' sums.
-    ValueError if an arm has no operations: there are no numbers per operation.
     """
-    if base.operations < 1 or test.operations < 1:
-        raise ValueError(f"no operations to divide by: base {base.operations}, test {test.operations}")
     sums = {"base": by_function(base), "test": by_function(test)}
     rows = [_row(key, sums["base"].get(key), sums["test"].get(key)) for key in sums["base"].keys() | sums["test"]]
-    return Explanation(
-        base_operations=base.operations,
-        test_operations=test.operations,
-        cycle_units=cycle_units,
-        rows=_sorted(rows, base.operations, test.operations, cost),
-    )
+    found = Explanation(base_operations=base.operations, test_operations=test.operations, rows=rows)
+    return msgspec.structs.replace(found, rows=by_cost(found, cost))
 
 
 def by_function(profile: ArmProfile) -> dict[FunctionKey, FunctionSum]:
@@ -211,19 +201,15 @@ def _row(key: FunctionKey, base: FunctionSum | None, test: FunctionSum | None) -
     )
 
 
-def _sorted(rows: Iterable[FunctionRow], base_ops: int, test_ops: int, cost: Cost) -> list[FunctionRow]:
-    """By |delta| per operation, compared as products of integers; equal ones by size, then by name."""
+def by_cost(explanation: Explanation, cost: Cost) -> list[FunctionRow]:
+    """The rows by |delta| per operation, compared as products of integers; equal ones by size, then by name."""
 
     def rank(row: FunctionRow) -> tuple[int, int, Space, str]:
-        base, test = row.cost("base", cost) * test_ops, row.cost("test", cost) * base_ops
+        base = row.cost("base", cost) * explanation.test_operations
+        test = row.cost("test", cost) * explanation.base_operations
         return -abs(test - base), -max(base, test), row.space, row.name
 
-    return sorted(rows, key=rank)
-
-
-def by_cost(explanation: Explanation, cost: Cost) -> list[FunctionRow]:
-    """The rows sorted by their part in the difference of another cost."""
-    return _sorted(explanation.rows, explanation.base_operations, explanation.test_operations, cost)
+    return sorted(explanation.rows, key=rank)
 
 
 def total(rows: Iterable[FunctionRow], *, name: str = "total", space: Space = "kernel") -> FunctionRow:

@@ -170,7 +170,6 @@ class MatrixPlan(ComparisonPlan, frozen=True, kw_only=True):
 
     @property
     def planned(self) -> dict[str, ArmPlan]:
-        """The arms by the names of their files."""
         return {arm.name: ArmPlan(spec=arm.spec, cc=self.cc) for arm in self.arms}
 
 
@@ -218,7 +217,6 @@ class Cell(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The full name of the case."""
         return f"{self.workload}:{self.case}"
 
     @property
@@ -327,12 +325,10 @@ def state(cell: Cell, baseline: str) -> str:
 
 
 def load_plan(folder: Path) -> MatrixPlan:
-    """The stored plan of a matrix."""
     result_folders.require_kind(folder, KIND)
     return records.load(folder / "plan.json", MatrixPlan)
 
 
 def load_result(folder: Path) -> MatrixResult:
-    """A finished matrix."""
     result_folders.require_kind(folder, KIND)
     return result_folders.load_finished(folder, MatrixResult)

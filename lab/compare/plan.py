@@ -152,7 +152,6 @@ class Plan(ComparisonPlan, frozen=True, kw_only=True):
 
     @property
     def planned(self) -> dict[str, ArmPlan]:
-        """Both arms by their names."""
         return {"base": self.base, "test": self.test}
 
 
@@ -207,7 +206,9 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
                 hardware.require_architecture(self.machine, guests.name)
             return self
         if self.model == "tlb" and counted.experimental and len(found) == 1:
-            return self._on_trial(counted)
+            machine = counted.experimental if self.machine == hardware.DEFAULT else self.machine
+            hardware.require_architecture(machine, counted.name)
+            return msgspec.structs.replace(self, machine=machine)
         if self.model not in {"auto", "count"} or self.metric == "cycles":
             raise UserError(
                 f"{counted.name} guests have no cost model: their instructions are counted",
@@ -215,12 +216,6 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
                 + (", or give --model tlb, which is experimental" if counted.experimental else ""),
             )
         return msgspec.structs.replace(self, model="count", metric=self.metric or "instructions")
-
-    def _on_trial(self, guests: architecture.Architecture) -> Self:
-        """The options for guests whose model is an experiment."""
-        machine = guests.experimental if self.machine == hardware.DEFAULT else self.machine
-        hardware.require_architecture(machine, guests.name)
-        return msgspec.structs.replace(self, machine=machine)
 
     def common(self, live: LivePlan | None) -> dict[str, Any]:
         """The fields of `CommonPlan`."""

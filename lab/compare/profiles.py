@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, UserError
 from lab.core.executor import Work
 from lab.guests import exact, file_systems, hardware, image, initrd, plugin
-from lab.guests.plugin import COSTS, Window
+from lab.guests.plugin import COSTS, Block, Window
 from lab.kernels import architecture, places, symbols
 from lab.kernels.places import Places
 from lab.kernels.symbols import KERNEL_HALF, Symbol, SymbolTable
@@ -58,23 +58,6 @@ class Call(NamedTuple):
     level: str = ""
 
 
-class BlockLike(Protocol):
-    """Straight-line code with its costs in the measured window, over all executions.
-
-    cycles: in the unit that `explain` gets.
-    executions: entries at its first instruction.
-    """
-
-    @property
-    def address(self) -> int: ...
-    @property
-    def instructions(self) -> int: ...
-    @property
-    def cycles(self) -> int: ...
-    @property
-    def executions(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmProfile:
     """The code that one arm executed, and the names for it.
@@ -85,7 +68,7 @@ class ArmProfile:
     windows: those of the blocks, with call chains and moved lines if there are any. places: names of the lines.
     """
 
-    blocks: Iterable[BlockLike]
+    blocks: Sequence[Block]
     operations: int
     kernel: Sequence[SymbolTable]
     user: Sequence[SymbolTable] = ()

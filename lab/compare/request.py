@@ -48,7 +48,6 @@ class Request(MeasureOptions, Generic[P], frozen=True, kw_only=True):
         raise NotImplementedError
 
     def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> P:
-        """The plan around kernels that were looked up."""
         raise NotImplementedError
 
 
@@ -63,7 +62,6 @@ class ComparisonRequest(Request[Plan], frozen=True, kw_only=True):
 
     @property
     def kernels(self) -> Sequence[str | KernelSpec]:
-        """Base and test."""
         if not self.base or not self.test:
             raise UserError("both --base and --test are needed", hint="e.g. --base v6.11 --test v6.12")
         return self.base, self.test
@@ -75,7 +73,6 @@ class ComparisonRequest(Request[Plan], frozen=True, kw_only=True):
             compilers.identify(cc)
 
     def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> Plan:
-        """The plan of the comparison."""
         compiled_by = [cc or self.cc for cc in (self.base_cc, self.test_cc)]
         base, test = (ArmPlan(spec=spec, cc=cc) for spec, cc in zip(specs, compiled_by, strict=True))
         return Plan.of(self, live=live, base=base, test=test, robust=self.robust, certificate=self.certificate)

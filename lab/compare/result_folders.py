@@ -43,7 +43,6 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """The time since then."""
         return round(time.monotonic() - self._began, 3)
 
 
@@ -68,7 +67,6 @@ def store_result(folder: Path, result: object) -> None:
 
 
 def results_dir() -> Path:
-    """The folder of results."""
     return paths.data_dir("results")
 
 
@@ -221,7 +219,6 @@ class _Kind(msgspec.Struct):
 
 
 def require_kind(folder: Path, wanted: str) -> None:
-    """Refuse a result of another command."""
     if (found := kind(folder)) != wanted:
         raise UserError(
             f"{reference(folder)} is a result of `lab {found}`, not of `lab {wanted}`",
@@ -230,13 +227,11 @@ def require_kind(folder: Path, wanted: str) -> None:
 
 
 def load_plan(folder: Path) -> Plan:
-    """The stored plan of a comparison."""
     require_kind(folder, "ab")
     return records.load(folder / "plan.json", Plan)
 
 
 def load_result(folder: Path) -> AbResult:
-    """A finished comparison."""
     require_kind(folder, "ab")
     return load_finished(folder, AbResult)
 

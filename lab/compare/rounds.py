@@ -103,17 +103,11 @@ class Rounds:
         """metrics: of each case, exactly one of them primary.
 
         open_cases: compared by every other number that all of their boots have, too.
-
         covariates: by case; the control of each is a case as well.
         boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set again after a
         measurement. `round_plan` is set once, when the rounds have been planned; before that nothing but very large
-        changes are found. ValueError: a number is out of range, or a case lacks a single primary metric.
+        changes are found.
         """
-        if design.max_blocks < 1 or boot_s < 0 or sample_s <= 0 or (design.fixed_iterations or 1) < 1:
-            raise ValueError("blocks and iterations are 1 or more, seconds above 0")
-        for case, measured in metrics.items():
-            if sum(metric.primary for metric in measured) != 1:
-                raise ValueError(f"{case}: needs exactly one primary metric")
         self.metrics = {case: list(measured) for case, measured in metrics.items()}
         self.design = design
         self.boot_s = boot_s
@@ -158,9 +152,6 @@ class Rounds:
         self._standing = None
 
     def plan(self, round_plan: RoundPlan) -> None:
-        """Set the planned number of rounds. ValueError: another number is set already."""
-        if self.round_plan not in (None, round_plan):
-            raise ValueError(f"{self.round_plan.rounds} rounds are planned already, not {round_plan.rounds}")
         self.round_plan, self._standing = round_plan, None
 
     def standing(self) -> dict[str, list[Comparison]]:
@@ -174,7 +165,6 @@ class Rounds:
         return self._standing
 
     def undecided(self) -> list[str]:
-        """The cases whose primary metric is not decided yet."""
         return [
             case for case, comparisons in self.standing().items() if primary_of(comparisons).verdict == Outcome.UNKNOWN
         ]

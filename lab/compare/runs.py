@@ -79,7 +79,6 @@ class Bench:
 
     @property
     def root_digest(self) -> str:
-        """The SHA-256 of the packed root."""
         return records.sealed_digest(self.packed_root)
 
     def guest(self, settings: Mapping[str, str], turn: int = 0) -> ExactGuest:
@@ -134,12 +133,10 @@ class GuestRun:
 
     @property
     def name(self) -> str:
-        """The name of its run."""
         return run_name(self.bench.workload, self.arm.name, self.seed, self.cases)
 
     @property
     def record_path(self) -> Path:
-        """The file of its run's record."""
         return run_path(self.bench.folder, self.name)
 
     @property
@@ -149,7 +146,6 @@ class GuestRun:
 
     @property
     def commands(self) -> dict[str, list[str]]:
-        """The command of each case in the guest."""
         return {case.name: self.bench.workload.command(case) for case in self.cases}
 
     def argv(self) -> list[str]:
@@ -254,7 +250,6 @@ def run_name(workload: Workload, arm: str, seed: int, cases: Sequence[Case]) -> 
 
 
 def run_path(folder: Path, name: str) -> Path:
-    """The file of a run's record."""
     return folder / "runs" / f"{name}.json"
 
 
@@ -264,7 +259,6 @@ def load_all(folder: Path) -> list[Run]:
 
 
 def guest_folder(folder: Path, name: str) -> Path:
-    """The folder of a run's guest."""
     return folder / "guests" / name
 
 

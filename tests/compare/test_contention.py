@@ -1,6 +1,7 @@
 """Guests whose vCPUs contend: verdicts that rest on a price, and one case over the numbers of vCPUs."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,16 +17,11 @@ from lab.workloads import selection
 
 from ..fakes import result as fake
 
+PLAN: Any = SimpleNamespace(threshold=0.02, alpha=0.01)
 
-def series(vcpus: int, *, is_modelled: bool = True) -> Any:
-    class Stand:
-        workload = selection.load(f"contention@{vcpus}")
-        modelled = is_modelled
 
-    class One:
-        bench = Stand
-
-    return One
+def series(vcpus: int, *, modelled: bool = True) -> Any:
+    return SimpleNamespace(bench=SimpleNamespace(workload=selection.load(f"contention@{vcpus}"), modelled=modelled))
 
 
 def case(vcpus: int, base: float, test: float) -> CaseResult:
@@ -34,26 +30,22 @@ def case(vcpus: int, base: float, test: float) -> CaseResult:
     )
 
 
-class Plan:
-    threshold, alpha = 0.02, 0.01
-
-
 def test_a_case_says_what_it_is_on_each_number_of_vcpus_and_its_speed_up() -> None:
     cases = [case(1, 1000, 1000), case(4, 2000, 4000)]
-    alone, together = contention.with_curves(cases, [series(1), series(4)], Plan)  # type: ignore[arg-type]
+    alone, together = contention.with_curves(cases, [series(1), series(4)], PLAN)
     assert alone.notes[0] == together.notes[0] == "on 1 and 4 vCPUs: same, +99.9 %"
     assert not [metric for metric in alone.metrics if metric.name == "speedup"]
     (speedup,) = [metric for metric in together.metrics if metric.name == "speedup"]
     assert [value for value in speedup.base if value] == pytest.approx([2.0] * 6, rel=0.01)
     assert [value for value in speedup.test if value] == pytest.approx([1.0] * 6, rel=0.01)
     assert speedup.verdict == Outcome.REGRESSION
-    late = [series(1, is_modelled=False), series(4, is_modelled=False)]
-    _, together = contention.with_curves(cases, late, Plan)  # type: ignore[arg-type]
+    late = [series(1, modelled=False), series(4, modelled=False)]
+    _, together = contention.with_curves(cases, late, PLAN)
     assert not [metric for metric in together.metrics if metric.name == "speedup"], "a latency is no time of work"
 
 
 def test_one_number_of_vcpus_is_no_curve() -> None:
-    (only,) = contention.with_curves([case(4, 2000, 4000)], [series(4)], Plan)  # type: ignore[arg-type]
+    (only,) = contention.with_curves([case(4, 2000, 4000)], [series(4)], PLAN)
     assert only.notes == []
 
 

@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -12,6 +11,7 @@ from lab.compare import counters, explain
 from lab.compare.explain import CaseExplanation, Explanation, FunctionRow, Initcall
 from lab.compare.profiles import ASYNC, OUTSIDE, ArmProfile, Call, initcalls_of
 from lab.core import text as core_text
+from lab.guests.plugin import Block
 from lab.kernels.symbols import Label, SymbolTable
 from lab.report import explain_text
 from lab.stats import verdict
@@ -20,13 +20,6 @@ from lab.stats.verdict import Comparison, Metric
 from ..fakes import result as fakeresult
 
 K = 0xFFFFFFFF81000000
-
-
-class Block(NamedTuple):
-    address: int
-    instructions: int
-    cycles: int
-    executions: int
 
 
 KERNEL = SymbolTable(

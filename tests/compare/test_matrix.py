@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from lab import report
 from lab.cli import main
 from lab.compare import matrix, matrix_results, measurement, result_folders
+from lab.compare.matrix import MatrixRequest
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.kernels.kernel import KernelSpec
@@ -40,21 +42,11 @@ def factor_of(arm: str, seed: int) -> float:
 
 def a_plan(workload: str, kernel_files: list[str], settings: list[str], **changes: Any) -> MatrixPlan:
     """A plan of kernel files that exist only in name."""
-    span = matrix_results.span([f"{name}=file:/boot/{name}" for name in kernel_files], settings)
-    found = [kernel(name).spec for name in kernel_files]
-    names = matrix_results.file_names([arm.label for arm in span.arms])
-    arms = [
-        matrix_results.MatrixArmPlan(
-            label=arm.label, name=name, at=arm.at, spec=matrix._with_suffixes(found[arm.kernel], arm.spec)
-        )
-        for arm, name in zip(span.arms, names, strict=True)
-    ]
-    values: dict[str, Any] = {
-        "mode": "exact", "threshold": 0.02, "alpha": 0.01, "seeds": 6, "max_seeds": 6, "fixed_seeds": False,
-        "qemu": "qemu-system-x86_64", "guest_timeout_s": 60.0, "workloads": [workload], "cc": "gcc",
-        "axes": span.axes, "kernels": span.kernels, "arms": arms, "baseline": span.arms[0].label,
-    }  # fmt: skip
-    return MatrixPlan(**{**values, **changes})
+    asked = MatrixRequest(
+        kernel=tuple(f"{name}=file:/boot/{name}" for name in kernel_files), settings=tuple(settings),
+        workload=(workload,), model="none", max_seeds=6,
+    )  # fmt: skip
+    return msgspec.structs.replace(asked.plan([kernel(name).spec for name in kernel_files], None), **changes)
 
 
 Start = Callable[..., tuple[FakeGuests, Callable[[], MatrixResult]]]
@@ -72,15 +64,14 @@ def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Star
 
     def prepare(
         formula: Formula, *, files: list[str] | None = None, settings: list[str] | None = None, jobs: int = 1,
-        deadline: float | None = None, text: str = WORKLOAD, **changes: Any,
+        text: str = WORKLOAD, **changes: Any,
     ) -> tuple[FakeGuests, Callable[[], MatrixResult]]:  # fmt: skip
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
         workload = write_workload(tmp_path / "mine", text)
         plan = a_plan(workload, files or ["k"], TWO_AXES if settings is None else settings, **changes)
         if not (folder / "plan.json").exists():
             result_folders.store_plan(folder, plan)
-        work = quiet(jobs=jobs, deadline=deadline)
-        return guests, lambda: matrix.measure(plan, folder, work)
+        return guests, lambda: matrix.measure(plan, folder, quiet(jobs=jobs))
 
     return prepare
 

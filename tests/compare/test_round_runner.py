@@ -63,9 +63,9 @@ class Host(LiveHost):
         self.now_s += self.try_s
         return replace(QUIET, reasons=next(self.troubles, []))
 
-    def keep_time(self, monkeypatch: pytest.MonkeyPatch, *, try_s: float) -> None:
-        """A clock of its own, by which a try of a round takes so long; and a speed that few rounds do not settle."""
-        self.try_s = try_s
+    def keep_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A clock of its own, by which a try of a round takes 10 s; and a speed that few rounds do not settle."""
+        self.try_s = 10.0
         self.speed = lambda arm, seed, case: 100.0 * (1 + 0.1 * (seed % 3 - 1) * (arm == "test"))
         monkeypatch.setattr(round_runner.time, "monotonic", lambda: self.now_s)
 
@@ -255,7 +255,7 @@ def test_the_budget_ends_it_between_rounds(tmp_path: Path, host: Host, monkeypat
 
 def test_rounds_are_planned_once_and_for_good(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of 10 s on a clock of their own: 4 of 9 done, and 10 more seconds come too late."""
-    host.keep_time(monkeypatch, try_s=10)
+    host.keep_time(monkeypatch)
     one = runner(tmp_path, fixed=True)
     one.deadline = 99.0
     for number in range(4):

@@ -26,8 +26,8 @@ def rounds(cases: Sequence[str] = ("a",), metrics: Sequence[Metric] = (SPEED,), 
 Boot = Callable[[str, int], list[float]]
 
 
-def reading(arm: str, values: list[float], case: str = "a", metric: str = "throughput") -> BootReading:
-    return BootReading(arm=arm, values={case: {metric: values}})
+def reading(arm: str, values: list[float]) -> BootReading:
+    return BootReading(arm=arm, values={"a": {"throughput": values}})
 
 
 def run(machine: Rounds, boot: Boot) -> Rounds:
@@ -36,11 +36,11 @@ def run(machine: Rounds, boot: Boot) -> Rounds:
     return machine
 
 
-def noisy(seed: int, *, boot_sd: float, iteration_sd: float, change: float = 0.0, first: float = 0.0) -> Boot:
+def noisy(seed: int, *, boot_sd: float, iteration_sd: float, first: float = 0.0) -> Boot:
     chance = np.random.default_rng(seed)
 
     def boot(arm: str, iterations: int) -> list[float]:
-        level = math.log(1000) + boot_sd * chance.standard_normal() + change * (arm == "test")
+        level = math.log(1000) + boot_sd * chance.standard_normal()
         logs = level + iteration_sd * chance.standard_normal(iterations)
         logs[0] += first
         return [float(value) for value in np.exp(logs)]

@@ -23,6 +23,7 @@ from .conftest import Start
 from .test_state import a_run
 
 BOTH = ("small", "large")
+ALONE = WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)
 
 
 def halved(arm: str, seed: int, case: str) -> float:
@@ -248,7 +249,7 @@ def test_a_case_that_fails_costs_itself(start: Start, folder: Path) -> None:
     }, "in neither arm after the look in which it failed"  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [WORKLOAD, WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)])
+@pytest.mark.parametrize("text", [WORKLOAD, ALONE])
 def test_a_case_that_kills_its_guest_costs_itself(start: Start, folder: Path, text: str) -> None:
     def dies(arm: str, seed: int, case: str) -> float:
         if (arm, case) == ("base", "large"):
@@ -288,8 +289,6 @@ def test_when_every_case_fails_so_does_the_comparison(start: Start, folder: Path
 
 # --- a guest for each case ---
 
-ALONE = WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)
-
 
 def test_each_case_gets_a_guest_of_its_own_and_arms_take_turns_within_it(start: Start, folder: Path) -> None:
     guests, measure = start(equal, text=ALONE)
@@ -319,11 +318,9 @@ def test_numbers_that_are_printed_undeclared_are_compared_where_the_workload_is_
 CYCLES = Metric(name="cycles", unit="cycles", better="lower", primary=True)
 
 
-def weighed(
-    base: list[float], test: list[float], *, three_decide: bool = False, threshold: float = 0.02, max_seeds: int = 24
-) -> Comparison:
-    compared = compare_metric(CYCLES, base, test, threshold=threshold, exact=True)
-    return sampling.weigh(compared, three_decide=three_decide, threshold=threshold, max_seeds=max_seeds)
+def weighed(base: list[float], test: list[float], *, three_decide: bool = False) -> Comparison:
+    compared = compare_metric(CYCLES, base, test, exact=True)
+    return sampling.weigh(compared, three_decide=three_decide, threshold=0.02, max_seeds=24)
 
 
 @pytest.mark.parametrize(("factor", "word"), [(1.0, "same"), (1.01, "same"), (1.5, "regression"), (0.5, "improvement")])

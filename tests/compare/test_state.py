@@ -76,9 +76,9 @@ def test_guests_that_differ_before_any_case() -> None:
 STRCMP = SymbolTable([Label(0x1000, "t", "main", 256), Label(0x2000, "t", "__strcmp_sse42", 512)])
 
 
-def code(instructions: int, calls: int = 100, operations: float = 100.0) -> state.Code:
+def code(instructions: int, calls: int = 100) -> state.Code:
     """100 operations, each with 300 instructions in main and some in strcmp."""
-    run = a_run(costs={"counted_operations": operations, "user_instructions": 300.0 + instructions})
+    run = a_run(costs={"counted_operations": 100.0, "user_instructions": 300.0 + instructions})
     blocks = [(0x1000, 30_000, 100), (0x2000, 100 * instructions - 500, calls), (0x2040, 500, 100)]
     return state.code_of(run, "large", blocks, [STRCMP])
 
