@@ -28,14 +28,58 @@ def live(shift: float, sd: float, n: int, seed: int = 1) -> Comparison:
 # ---- without noise
 
 
-def test_identical_arms_are_the_same_from_three_seeds_on() -> None:
-    got = compare_metric(SPEED, [5, 7, 9], [5, 7, 9], exact=True)
-    assert (got.verdict, got.ratio, got.interval, got.p_value) == (Outcome.SAME, 1.0, (1.0, 1.0), 1.0)
-    assert got.method == "values"
-    two = compare_metric(SPEED, [5, 7], [5, 7], exact=True)
-    assert (two.verdict, two.more_blocks, two.interval) == (Outcome.UNKNOWN, 1, None)
-    assert compare_metric(SPEED, [5, 7, 9], [5, 7, 9], exact=False).more_blocks == 15
-    assert compare_metric(SPEED, [5, 7, 9] * 6, [5, 7, 9] * 6, exact=False).verdict == Outcome.SAME
+NEARLY = [1000.0 + 0.1 * (k % 5) for k in range(18)]
+WIDE = [1000 * math.exp(v) for v in (-0.1, 0.1, -0.08, 0.08, -0.05, 0.05, 0.02, -0.02)]
+UP = [1000 * math.exp(0.012 + v) for v in (-0.01, 0.01, -0.008, 0.008, -0.005, 0.005, 0.002, -0.002)]
+THERE = [100.0, 230.0, 310.0, 400.0]
+
+
+@pytest.mark.parametrize(
+    ("exact", "base", "test", "word", "more", "reason"),
+    [
+        (True, [5, 7, 9], [5, 7, 9], "same", None, "equal in every pair"),
+        (True, [5, 7], [5, 7], "unknown", 1, "equal so far, 3 seeds decide"),
+        (False, [5, 7, 9], [5, 7, 9], "unknown", 15, "equal so far, 18 rounds decide"),
+        (False, [5, 7, 9] * 6, [5, 7, 9] * 6, "same", None, "equal in every pair"),
+        (False, THERE, [v / 2 for v in THERE], "unknown", 2, "significant, but 4 of 6 rounds"),
+        (False, [1000] * 17, NEARLY[:17], "unknown", 1, "the same so far, 18 rounds decide"),
+        (False, [1000] * 18, NEARLY, "same", None, "differs by 0.0 %, below threshold"),
+        (True, [1000] * 6, NEARLY[:6], "same", None, "interval inside ±2 %"),
+        (False, [1000] * 8, WIDE, "unknown", 242, "interval wider than ±2 %"),
+        (False, [1000] * 8, UP, "unknown", 13, "interval straddles +2 %"),
+        (False, [0] * 9, [200] * 9, "unknown", None, "zeros have no ratio, and the values carry noise"),
+        (True, [0, 4, 0], [2, 0, 2], "unknown", None, "zeros have no ratio, and the pairs disagree on the direction"),
+        (True, [0, 0], [2, 2], "unknown", 1, "too few, 3 seeds decide"),
+        (True, [0, 5, 7], [1, 6, 8], "unknown", 8, "up in every pair, with zeros, which 11 seeds prove"),
+        (True, [0, 5, 7] * 4, [1, 6, 8] * 4, "regression", None, "up in every pair, with zeros"),
+        (True, [0, 5000, 5000], [1, 5001, 5001], "same", None, "differs by 0.0 %, below threshold"),
+        (True, [0, 0, 5], [0, 0, 5], "same", None, "equal in every pair"),
+        (True, [0, 0, 0], [0, 0, 0], "same", None, "equal in every pair"),
+        (True, [0, 9, 9], [0, 18, 18], "unknown", 1, "too few: 2 seeds; 1 of 3 seeds left out: 0 in both arms"),
+    ],
+)
+def test_words_their_reasons_and_the_pairs_that_are_missing(
+    exact: bool, base: list[float], test: list[float], word: str, more: int | None, reason: str
+) -> None:
+    got = compare_metric(FAULTS, base, test, exact=exact)
+    assert (got.verdict, got.more_blocks, got.reason) == (word, more, reason)
+
+
+def test_equal_numbers_have_a_ratio_unless_they_are_zeros() -> None:
+    two, three, none = (compare_metric(SPEED, values, values, exact=True) for values in ([5, 7], [5, 7, 9], [0, 0, 0]))
+    assert (three.ratio, three.interval, three.p_value, three.method) == (1.0, (1.0, 1.0), 1.0, "values")
+    assert two.interval is None and (none.ratio, none.interval) == (None, None)
+
+
+def test_signs_of_pairs_with_zeros_are_weighed() -> None:
+    three, twelve = (compare_metric(FAULTS, [0, 5, 7] * n, [1, 6, 8] * n, exact=True).p_value for n in (1, 4))
+    assert (three, twelve) == (pytest.approx(0.5), pytest.approx(13 / 2**12))
+
+
+def test_seeds_with_zero_in_both_arms_are_left_out() -> None:
+    got = compare_metric(FAULTS, [0, 100, 100, 0, 100], [0, 200, 200, 0, 200], exact=True)
+    assert (got.verdict, got.ratio, got.base) == (Outcome.REGRESSION, pytest.approx(2.0), [0, 100, 100, 0, 100])
+    assert got.reason == "the same change in every pair; 2 of 5 seeds left out: 0 in both arms"
 
 
 @pytest.mark.parametrize(
@@ -59,12 +103,6 @@ def test_one_ratio_on_every_seed_is_decided_by_its_value(
     assert got.ratio == pytest.approx(factor)
     assert got.interval == pytest.approx((factor, factor))
     assert (got.evidence, got.mde) == (evidence.EVIDENCE_CAP, 0.0)
-
-
-def test_one_ratio_on_every_block_is_no_proof_in_live_mode_before_six() -> None:
-    base = [100.0, 230.0, 310.0, 400.0]
-    got = compare_metric(SPEED, base, [b / 2 for b in base], exact=False)
-    assert (got.verdict, got.more_blocks) == (Outcome.UNKNOWN, 2)
 
 
 def test_seeds_that_differ_a_little_need_as_many_as_blocks() -> None:
@@ -94,14 +132,6 @@ def test_kernels_are_not_the_same_but_for_outliers() -> None:
     assert got.interval is not None
     assert 0.98 < got.interval[0] < got.interval[1] < 1.02
     assert compare_metric(SPEED, [*base, 1000.0], [1000.1, *test[:-1], 999.9], exact=False).verdict == Outcome.SAME
-
-
-def test_the_same_takes_eighteen_rounds() -> None:
-    base, test = [1000.0] * 18, [1000.0 + 0.1 * (k % 5) for k in range(18)]
-    few = compare_metric(SPEED, base[:17], test[:17], exact=False)
-    assert (few.verdict, few.reason, few.more_blocks) == (Outcome.UNKNOWN, "the same so far, 18 rounds decide", 1)
-    assert compare_metric(SPEED, base, test, exact=False).verdict == Outcome.SAME
-    assert compare_metric(SPEED, base[:6], test[:6], exact=True).verdict == Outcome.SAME
 
 
 # ---- with noise
@@ -172,14 +202,6 @@ def test_with_a_control_that_may_have_changed_only_what_holds_with_and_without_i
     assert found.p_value == max(plain.p_value, adjusted.p_value) > min(plain.p_value, adjusted.p_value)
 
 
-def test_unknown_names_the_side_that_is_open() -> None:
-    base = [1000.0] * 8
-    wide = [1000 * math.exp(v) for v in (-0.1, 0.1, -0.08, 0.08, -0.05, 0.05, 0.02, -0.02)]
-    assert compare_metric(SPEED, base, wide, exact=False).reason == "interval wider than ±2 %"
-    up = [1000 * math.exp(0.012 + v) for v in (-0.01, 0.01, -0.008, 0.008, -0.005, 0.005, 0.002, -0.002)]
-    assert compare_metric(SPEED, base, up, exact=False).reason == "interval straddles +2 %"
-
-
 def test_mde_is_a_fraction_that_shrinks_with_blocks() -> None:
     sizes = [live(0.0, 0.02, n).mde for n in (5, 6, 12, 60)]
     assert sizes[0] is None
@@ -213,32 +235,6 @@ def test_a_counter_from_zero_has_no_ratio_and_a_direction() -> None:
     back = compare_metric(FAULTS, [200, 210, 190], [0, 0, 0], exact=True)
     assert (back.ratio, back.verdict) == (0.0, Outcome.IMPROVEMENT)
     assert compare_metric(COUNT, [0, 0, 0], [200, 210, 190], exact=True).verdict is None
-
-
-def test_zeros_prove_less_with_noise_or_without_agreement() -> None:
-    assert compare_metric(FAULTS, [0] * 9, [200] * 9, exact=False).verdict == Outcome.UNKNOWN
-    assert compare_metric(FAULTS, [0, 4, 0], [2, 0, 2], exact=True).verdict == Outcome.UNKNOWN
-    assert compare_metric(FAULTS, [0, 0], [2, 2], exact=True).more_blocks == 1
-    mixed = compare_metric(FAULTS, [0, 5, 7], [1, 6, 8], exact=True)
-    assert (mixed.verdict, mixed.more_blocks) == (Outcome.UNKNOWN, 8)
-    assert mixed.reason == "up in every pair, with zeros, which 11 seeds prove"
-    assert mixed.p_value == pytest.approx(0.5)
-    eleven = compare_metric(FAULTS, [0, 5, 7] * 4, [1, 6, 8] * 4, exact=True)
-    assert (eleven.verdict, eleven.p_value) == (Outcome.REGRESSION, pytest.approx(13 / 2**12))
-    tiny = compare_metric(FAULTS, [0, 5000, 5000], [1, 5001, 5001], exact=True)
-    assert tiny.verdict == Outcome.SAME
-
-
-def test_seeds_with_zero_in_both_arms_are_left_out() -> None:
-    few = compare_metric(FAULTS, [0, 100, 100], [0, 200, 200], exact=True)
-    assert (few.verdict, few.more_blocks) == (Outcome.UNKNOWN, 1)
-    got = compare_metric(FAULTS, [0, 100, 100, 0, 100], [0, 200, 200, 0, 200], exact=True)
-    assert (got.verdict, got.ratio, got.base) == (Outcome.REGRESSION, pytest.approx(2.0), [0, 100, 100, 0, 100])
-    assert got.reason == "the same change in every pair; 2 of 5 seeds left out: 0 in both arms"
-    equal = compare_metric(FAULTS, [0, 0, 5], [0, 0, 5], exact=True)
-    assert (equal.verdict, equal.reason) == (Outcome.SAME, "equal in every pair")
-    none = compare_metric(FAULTS, [0, 0, 0], [0, 0, 0], exact=True)
-    assert (none.verdict, none.ratio, none.interval) == (Outcome.SAME, None, None)
 
 
 @pytest.mark.parametrize("bad", [math.nan, 0.0])
