@@ -181,7 +181,8 @@ class RoundRunner:
         try:
             for setup in self.setups:
                 for cases in setup.workload.by_guest(setup.cases):
-                    self._boots(setup, block, attempt, [case.name for case in cases], done)
+                    job = Job(cases=cases, seed=block.number + 1, iterations=block.iterations, may_lack=True)
+                    self._boots(setup, block, attempt, job, done)
         except GuestFailed as failure:
             error = failure
         host = watch.stop()
@@ -200,23 +201,27 @@ class RoundRunner:
         )
         return tried, error
 
-    def _boots(self, setup: GuestSetup, block: Block, attempt: int, cases: Sequence[str], done: list[LiveBoot]) -> None:
+    def _boots(self, setup: GuestSetup, block: Block, attempt: int, job: Job, done: list[LiveBoot]) -> None:
         """The guests of one workload in a round: one after the other, or as many at once as there are cpu_sets.
 
         In a duet the arms swap their CPUs from round to round, because the order of the arms does.
         """
-        places = list(enumerate(block.order))
+        alone = f"+{job.cases[0].name}" if setup.workload.isolate else ""
+        names = [
+            (arm, f"{block.number + 1:04d}-{attempt}-{place}-{arm}-{setup.workload.name}{alone}")
+            for place, arm in enumerate(block.order, start=1)
+        ]
         several = len(setup.cpu_sets)
-        for start in range(0, len(places), several):
-            together = places[start : start + several]
+        for start in range(0, len(names), several):
+            together = names[start : start + several]
             if several == 1:
-                self._boot(setup, setup.cpu_sets[0], block, attempt, cases, *together[0], done)
+                self._boot(setup, setup.cpu_sets[0], job, *together[0], done)
                 continue
             with ThreadPoolExecutor(max_workers=several) as pool:
                 try:
                     futures = [
-                        pool.submit(self._boot, setup, cpu_set, block, attempt, cases, *place, done)
-                        for cpu_set, place in zip(setup.cpu_sets, together, strict=False)
+                        pool.submit(self._boot, setup, cpu_set, job, arm, name, done)
+                        for cpu_set, (arm, name) in zip(setup.cpu_sets, together, strict=False)
                     ]
                     for future in futures:
                         future.result()
@@ -225,37 +230,13 @@ class RoundRunner:
                         self.running.stop_all()
                     raise
 
-    def _boot(
-        self,
-        setup: GuestSetup,
-        cpu_set: CpuSet,
-        block: Block,
-        attempt: int,
-        cases: Sequence[str],
-        place: int,
-        arm: str,
-        done: list[LiveBoot],
-    ) -> None:
+    def _boot(self, setup: GuestSetup, cpu_set: CpuSet, job: Job, arm: str, name: str, done: list[LiveBoot]) -> None:
         """One guest, from its record if there is one, else for real."""
-        workload = setup.workload
-        alone = f"+{cases[0]}" if workload.isolate else ""
-        name = f"{block.number + 1:04d}-{attempt}-{place + 1}-{arm}-{workload.name}{alone}"
         record = self._record(name)
-        if record is None or record.failure or record.iterations != block.iterations:
+        if record is None or record.failure or record.iterations != job.iterations:
+            known = next(known for known in self.arms if known.name == arm)
             try:
-                record = boots.boot(
-                    setup,
-                    next(known for known in self.arms if known.name == arm),
-                    Job(
-                        cases=[workload.case(case) for case in cases],
-                        seed=block.number + 1,
-                        iterations=block.iterations,
-                        may_lack=True,
-                    ),
-                    name=name,
-                    cpu_set=cpu_set,
-                    running=self.running,
-                )
+                record = boots.boot(setup, known, job, name=name, cpu_set=cpu_set, running=self.running)
             except GuestFailed as error:
                 done.append(LiveBoot(name=name, arm=arm, cpus=cpu_set.cpus, seconds=0.0, failure=error.message))
                 raise
