@@ -150,7 +150,7 @@ def boot(setup: GuestSetup, arm: Arm, job: Job, *, name: str, cpu_set: CpuSet, r
         argv=argv,
     )
     try:
-        record = _run(record, setup, arm, job, folder, running, cpu_set)
+        record = _run(record, setup, arm, job, running, cpu_set)
     except GuestFailed as error:
         error.message = f"{arm.name} arm ({arm.kernel.spec.text}), {name}: {error.message}"
         records.save(record_path(setup.folder, name), msgspec.structs.replace(record, failure=error.message))
@@ -160,14 +160,9 @@ def boot(setup: GuestSetup, arm: Arm, job: Job, *, name: str, cpu_set: CpuSet, r
 
 
 def _run(
-    record: BootRecord,
-    setup: GuestSetup,
-    arm: Arm,
-    job: Job,
-    folder: Path,
-    running: RunningGuests,
-    cpu_set: CpuSet,
+    record: BootRecord, setup: GuestSetup, arm: Arm, job: Job, running: RunningGuests, cpu_set: CpuSet
 ) -> BootRecord:
+    folder = runs.guest_folder(setup.folder, record.name)
     live_machine.link_files(folder, arm.kernel.image(setup.machine), setup.root)
     initrd = folder / run.INITRD
     with paths.writing(initrd):

@@ -23,7 +23,7 @@ from lab.compare.results import CaseResult, FailedCase, Finding, ResultEnvironme
 from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import ARMS, Covariate, Design, Rounds
 from lab.compare.runs import Run
-from lab.compare.sampling import Chosen, Series
+from lab.compare.sampling import Series
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, LabError
 from lab.core.executor import Work
@@ -136,7 +136,7 @@ def covariates_of(folder: Path, cases: Collection[str], plan: Plan, live: LivePl
     return found
 
 
-def rounds_of(setups: Sequence[GuestSetup], plan: Plan, live: LivePlan, covariates: Mapping[str, Covariate]) -> Rounds:
+def rounds_of(setups: Sequence[GuestSetup], plan: Plan, live: LivePlan, covariates: dict[str, Covariate]) -> Rounds:
     """The rounds of a comparison over every case of every workload."""
     metrics = {
         name: [
@@ -211,16 +211,33 @@ class LiveComparison:
         """Judge every case, and all of them together; profiles are recorded first, if requested."""
         plan, rounds = self.plan, self.runner.rounds
         profiles = _profiles(self.guests, work.progress) if self.live.perf_record else {}
-        cases, overall = judge(rounds, self.guests.setups, plan)
+        cases, overall = self._judged()
         checks = check_model(plan, self.measurement.folder, cases, work) if self.live.perf else {}
-        cases = _with_unsupported(cases, self.measurement.selected, self.runner.unsupported(), plan)
         return Finding(
             seeds=[block.number + 1 for block, _ in rounds.blocks],
             cases=cases,
-            overall=with_losses(overall, [case.failed for case in cases]),
+            overall=overall,
             reproduce=again(plan, self.live),
             live=self._document(profiles, checks),
         )
+
+    def _judged(self) -> tuple[list[CaseResult], multiple.Overall]:
+        """Every chosen case, and all of them together; those without numbers, here or in a kernel, are unsupported."""
+        standing, lacking = self.runner.rounds.standing(), self.runner.unsupported()
+        setups = {setup.workload.name: setup for setup in self.guests.setups}
+        verdicts, cases = [], []
+        for workload, chosen in self.measurement.selected:
+            for case in chosen:
+                name = f"{workload.name}:{case.name}"
+                if name not in standing:
+                    cases.append(_unsupported(workload, case, lacking.get(name, {}), self.plan))
+                    continue
+                found = multiple.case_verdict(name, standing[name], control=case.control)
+                metrics = _measured(standing[name], setups[workload.name])
+                verdicts.append(found)
+                cases.append(case_result(self.plan, workload, case, verdict=found.verdict, metrics=metrics))
+        overall = multiple.overall(verdicts, self.plan.alpha)
+        return cases, with_losses(overall, [case.failed for case in cases])
 
     def _document(self, profiles: dict[str, Difference], checks: Checks) -> Live:
         """The part of the result that only live mode has."""
@@ -262,43 +279,6 @@ def _announce(plan: LivePlan, setups: Sequence[GuestSetup], facts: Sequence[host
     noisy = [f"{fact.name} {fact.value}" for fact in facts if fact.state == "limited"]
     if noisy:
         progress.log(f"this host adds noise: {', '.join(noisy)}; `lab doctor` names the remedies")
-
-
-def judge(rounds: Rounds, setups: Sequence[GuestSetup], plan: Plan) -> tuple[list[CaseResult], multiple.Overall]:
-    """Judge every case, and all of them together."""
-    standing = rounds.standing()
-    controls = {
-        name for setup in setups for name, case in zip(setup.case_names, setup.cases, strict=True) if case.control
-    }
-    verdicts = {name: multiple.case_verdict(name, found, control=name in controls) for name, found in standing.items()}
-    cases = [
-        case_result(
-            plan, setup.workload, case, verdict=verdicts[name].verdict, metrics=_measured(standing[name], setup)
-        )
-        for setup in setups
-        for name, case in zip(setup.case_names, setup.cases, strict=True)
-        if name in standing
-    ]
-    return cases, multiple.overall(list(verdicts.values()), plan.alpha)
-
-
-def _with_unsupported(
-    measured: Sequence[CaseResult],
-    chosen: Chosen,
-    lacking: Mapping[str, Mapping[str, str]],
-    plan: Plan,
-) -> list[CaseResult]:
-    """All chosen cases: the measured ones, and the ones without numbers in any kernel or in live mode.
-
-    lacking: errors of the cases that a kernel does not offer, by case and arm.
-    """
-    by_name = {found.name: found for found in measured}
-    return [
-        by_name.get(name) or _unsupported(workload, case, lacking.get(name, {}), plan)
-        for workload, cases in chosen
-        for case in cases
-        for name in [f"{workload.name}:{case.name}"]
-    ]
 
 
 def _unsupported(workload: Workload, case: Case, errors: Mapping[str, str], plan: Plan) -> CaseResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from lab.core.records import Record
 from lab.stats import evidence, iterations, multiple, verdict
@@ -87,36 +87,28 @@ class Design:
     fixed_blocks: bool = False
 
 
+@dataclass(eq=False)
 class Rounds:
-    """A comparison of two arms, block by block, until every case is decided."""
+    """A comparison of two arms, block by block, until every case is decided.
 
-    def __init__(
-        self,
-        metrics: Mapping[str, Sequence[Metric]],
-        design: Design,
-        *,
-        boot_s: float,
-        sample_s: float,
-        covariates: Mapping[str, Covariate] | None = None,
-        open_cases: Collection[str] = (),
-    ) -> None:
-        """metrics: of each case, exactly one of them primary.
+    metrics: of each case, exactly one of them primary.
+    boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set again after a
+    measurement.
+    covariates: by case; the control of each is a case as well.
+    open_cases: compared by every other number that all of their boots have, too.
+    round_plan: set once, when the rounds have been planned; before that nothing but very large changes are found.
+    """
 
-        open_cases: compared by every other number that all of their boots have, too.
-        covariates: by case; the control of each is a case as well.
-        boot_s: of a boot without any iteration; sample_s: of one iteration of all cases. Both may be set again after a
-        measurement. `round_plan` is set once, when the rounds have been planned; before that nothing but very large
-        changes are found.
-        """
-        self.metrics = {case: list(measured) for case, measured in metrics.items()}
-        self.design = design
-        self.boot_s = boot_s
-        self.sample_s = sample_s
-        self.covariates = dict(covariates or {})
-        self.open_cases = frozenset(open_cases)
-        self.blocks: list[tuple[Block, list[BootReading]]] = []
-        self.round_plan: RoundPlan | None = None
-        self._standing: dict[str, list[Comparison]] | None = None
+    metrics: Mapping[str, Sequence[Metric]]
+    design: Design
+    _: KW_ONLY
+    boot_s: float
+    sample_s: float
+    covariates: dict[str, Covariate] = field(default_factory=dict)
+    open_cases: Collection[str] = ()
+    blocks: list[tuple[Block, list[BootReading]]] = field(default_factory=list, init=False)
+    round_plan: RoundPlan | None = field(default=None, init=False)
+    _standing: dict[str, list[Comparison]] | None = field(default=None, init=False)
 
     # ---- the calls
 
