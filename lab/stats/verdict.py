@@ -152,6 +152,9 @@ class SharedNoise(NamedTuple):
 
 
 class _Rules(NamedTuple):
+    """A metric, and how it is judged."""
+
+    metric: Metric
     threshold: float
     alpha: float
     min_blocks: int
@@ -179,6 +182,10 @@ class _Rules(NamedTuple):
     def same_from(self) -> int:
         """The number of pairs from which on numbers with spread can be the same."""
         return FIRST_LOOK_ROUNDS if self.exact else SAME_ROUNDS
+
+    def side(self, sign: float) -> Outcome:
+        """The word for a change up or down."""
+        return Outcome.IMPROVEMENT if (sign > 0) == (self.metric.better == "higher") else Outcome.REGRESSION
 
     def pairs(self, n: int) -> str:
         """n pairs, in the mode's word for a pair."""
@@ -221,10 +228,8 @@ def compare_metric(
     Pairs without a ratio are left out if that is harmless: seeds with 0 in both arms, and at most one round in eight
     with a 0 or no number, with at most one more in one arm than in the other.
     """
-    rules = _Rules(threshold, alpha, min_blocks, exact, planned)
-    if not base:
-        return _no_comparison(metric, base, test, "no measurements")
-    return _compare_usable(metric, base, test, rules)
+    rules = _Rules(metric, threshold, alpha, min_blocks, exact, planned)
+    return _compare_usable(base, test, rules) if base else _no_comparison(base, test, rules, "no measurements")
 
 
 def compare_again(
@@ -262,15 +267,15 @@ def _hull(one: Interval | None, other: Interval | None) -> Interval | None:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def _compare_usable(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+def _compare_usable(base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """Compare all pairs, or those with a ratio if the others may be left out."""
     pairs = list(zip(base, test, strict=True))
     kept = [pair for pair in pairs if not _has_no_ratio(pair, rules)]
     left_out = len(pairs) - len(kept)
     equal = all(b == t for b, t in pairs)
     if equal or not left_out or not kept or not (rules.exact or _is_harmless(pairs, left_out)):
-        return _compare_pairs(metric, base, test, rules)
-    found = _compare_pairs(metric, [b for b, _ in kept], [t for _, t in kept], rules)
+        return _compare_pairs(base, test, rules)
+    found = _compare_pairs([b for b, _ in kept], [t for _, t in kept], rules)
     why = "0 in both arms" if rules.exact else "no ratio"
     return msgspec.structs.replace(
         found,
@@ -291,24 +296,24 @@ def _is_harmless(pairs: Sequence[tuple[float, float]], left_out: int) -> bool:
     return left_out <= len(pairs) // LEFT_OUT_ONE_IN and abs(missing[0] - missing[1]) <= 1
 
 
-def _compare_pairs(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+def _compare_pairs(base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     values = [*base, *test]
     if not all(map(math.isfinite, values)):
-        return _no_comparison(metric, base, test, "a value is not a number")
+        return _no_comparison(base, test, rules, "a value is not a number")
     if all(b == t for b, t in zip(base, test, strict=True)):
-        return _compare_equal(metric, base, test, rules)
+        return _compare_equal(base, test, rules)
     if min(values) < 0:
-        return _no_comparison(metric, base, test, "a negative value has no ratio")
+        return _no_comparison(base, test, rules, "a negative value has no ratio")
     if min(values) == 0:
-        return _compare_zeros(metric, base, test, rules)
-    return _compare_ratios(metric, base, test, rules)
+        return _compare_zeros(base, test, rules)
+    return _compare_ratios(base, test, rules)
 
 
 def _comparison(
-    metric: Metric, base: Sequence[float], test: Sequence[float], found: _Finding, **more: Any
+    base: Sequence[float], test: Sequence[float], rules: _Rules, found: _Finding, **more: Any
 ) -> Comparison:
     """The Comparison of a finding; a metric without a better side gets no verdict."""
-    judged = metric.better != "neither"
+    metric, judged = rules.metric, rules.metric.better != "neither"
     return Comparison(
         **msgspec.structs.asdict(metric),
         base=_as_stored(base),
@@ -330,11 +335,11 @@ def numbers(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _no_comparison(metric: Metric, base: Sequence[float], test: Sequence[float], why: str) -> Comparison:
-    return _comparison(metric, base, test, _Finding(Outcome.UNKNOWN, why), method="none")
+def _no_comparison(base: Sequence[float], test: Sequence[float], rules: _Rules, why: str) -> Comparison:
+    return _comparison(base, test, rules, _Finding(Outcome.UNKNOWN, why), method="none")
 
 
-def _compare_equal(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+def _compare_equal(base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """All pairs equal to the last digit: `same` as soon as there are enough. 0/0 has no ratio."""
     n = len(base)
     found = _Finding(Outcome.SAME, "equal in every pair")
@@ -344,12 +349,12 @@ def _compare_equal(metric: Metric, base: Sequence[float], test: Sequence[float],
     width = (1.0, 1.0) if one and n >= rules.equal_from else None
     weight = _weight(evidence.log_evidence(evidence.moments([0.0] * n)))
     return _comparison(
-        metric, base, test, found, ratio=one, interval=width, estimate=one, estimate_interval=width,
+        base, test, rules, found, ratio=one, interval=width, estimate=one, estimate_interval=width,
         mde=0.0 if width else None, method="values", **weight,
     )  # fmt: skip
 
 
-def _compare_zeros(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+def _compare_zeros(base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """Counters with a zero, which makes logs impossible: exact numbers decide by their common direction.
 
     Evidence: infinite if one whole arm is 0 (all ratios are the same infinity), else that of n equal signs.
@@ -360,8 +365,8 @@ def _compare_zeros(metric: Metric, base: Sequence[float], test: Sequence[float],
     if sign and rules.exact:
         whole = n >= FIRST_LOOK_SEEDS and not (any(base) and any(test))
         weight = _weight(math.inf if whole else _log_e_of_signs(n))
-    found = _judge_zeros(metric, n, sign, ratio, weight.get("p_value", 1.0), rules)
-    return _comparison(metric, base, test, found, ratio=ratio, method="values", **weight)
+    found = _judge_zeros(n, sign, ratio, weight.get("p_value", 1.0), rules)
+    return _comparison(base, test, rules, found, ratio=ratio, method="values", **weight)
 
 
 def _log_e_of_signs(n: int) -> float:
@@ -369,7 +374,7 @@ def _log_e_of_signs(n: int) -> float:
     return n * math.log(2) - math.log(n + 1)
 
 
-def _judge_zeros(metric: Metric, n: int, sign: int, ratio: float | None, p_value: float, rules: _Rules) -> _Finding:
+def _judge_zeros(n: int, sign: int, ratio: float | None, p_value: float, rules: _Rules) -> _Finding:
     if not rules.exact:
         return _Finding(Outcome.UNKNOWN, "zeros have no ratio, and the values carry noise")
     if not sign:
@@ -382,7 +387,7 @@ def _judge_zeros(metric: Metric, n: int, sign: int, ratio: float | None, p_value
     if p_value > rules.alpha:
         needed = next(k for k in itertools.count(n) if _log_e_of_signs(k) >= -math.log(rules.alpha))
         return _Finding(Outcome.UNKNOWN, f"{direction}, which {rules.pairs(needed)} prove", needed - n)
-    return _Finding(_side(metric, sign), direction)
+    return _Finding(rules.side(sign), direction)
 
 
 def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
@@ -391,7 +396,7 @@ def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
     return signs.pop() if len(signs) == 1 else 0
 
 
-def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
+def _compare_ratios(base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
     """All values positive, not all pairs equal: the e-value on log ratios, or the values without spread."""
     x = [math.log(t) - math.log(b) for b, t in zip(base, test, strict=True)]
     test_ = rules.sequential_test
@@ -401,10 +406,10 @@ def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float]
     flat = m.sd == 0 and rules.exact and m.n >= FIRST_LOOK_SEEDS
     resolved = test_.detectable_effect(m.n, m.sd) if m.n >= rules.min_blocks else None
     return _comparison(
-        metric,
         base,
         test,
-        _judge_flat(metric, m, rules) if flat else _judge(metric, m, p_value, bounds, whole, rules),
+        rules,
+        _judge_flat(m, rules) if flat else _judge(m, p_value, bounds, whole, rules),
         ratio=_exp(m.mean),
         interval=_ratios(bounds),
         estimate=_exp(located.value),
@@ -415,20 +420,15 @@ def _compare_ratios(metric: Metric, base: Sequence[float], test: Sequence[float]
     )
 
 
-def _judge_flat(metric: Metric, m: evidence.Moments, rules: _Rules) -> _Finding:
+def _judge_flat(m: evidence.Moments, rules: _Rules) -> _Finding:
     """Exact numbers with one and the same ratio on every seed: the value decides."""
     if rules.is_small(m.mean):
         return _Finding(Outcome.SAME, f"differs by {percent(_exp(m.mean))}, below threshold")
-    return _Finding(_side(metric, m.mean), "the same change in every pair")
+    return _Finding(rules.side(m.mean), "the same change in every pair")
 
 
 def _judge(
-    metric: Metric,
-    m: evidence.Moments,
-    p_value: float,
-    bounds: Interval | None,
-    whole: Interval | None,
-    rules: _Rules,
+    m: evidence.Moments, p_value: float, bounds: Interval | None, whole: Interval | None, rules: _Rules
 ) -> _Finding:
     """The word by the table of docs/verdict.md. whole: the interval without any outlier pulled in."""
     if m.n < FIRST_LOOK_ROUNDS or bounds is None:
@@ -447,7 +447,7 @@ def _judge(
     if m.n < rules.min_blocks:
         return _unknown(m, f"significant, but {m.n} of {rules.pairs(rules.min_blocks)}", rules)
     beyond = not rules.is_small(low) and not rules.is_small(high)
-    return _Finding(_side(metric, m.mean), "beyond threshold" if beyond else "significant, may be below threshold")
+    return _Finding(rules.side(m.mean), "beyond threshold" if beyond else "significant, may be below threshold")
 
 
 def _unknown(m: evidence.Moments, reason: str, rules: _Rules) -> _Finding:
@@ -469,10 +469,6 @@ def _straddles(low: float, high: float, rules: _Rules) -> str:
 
 def _within(rules: _Rules) -> str:
     return f"±{_plain(rules.threshold)}"
-
-
-def _side(metric: Metric, sign: float) -> Outcome:
-    return Outcome.IMPROVEMENT if (sign > 0) == (metric.better == "higher") else Outcome.REGRESSION
 
 
 def _weight(log_e: float) -> dict[str, Any]:
