@@ -22,9 +22,12 @@ from lab.guests.hardware import Cost, Costs
 from lab.kernels import spec
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import KernelSpec
+from lab.stats import multiple
+from lab.stats.sequential import SequentialTest
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
+from ..fakes import result as fakeresult
 from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, equal, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 from .conftest import Start
@@ -155,6 +158,13 @@ def test_instructions_that_move_beside_the_same_cycles_are_a_remark(
 ) -> None:
     large = modelled(equal, counts=counts)[0].cases[1]
     assert (large.verdict, large.notes) == (Outcome.SAME, notes)
+
+
+def test_a_change_that_is_not_beyond_chance_over_all_cases_is_unknown() -> None:
+    none = multiple.Overall(verdict=Outcome.UNKNOWN, survived=[], reason="")
+    found = judge._beyond_chance(fakeresult.SLOWER, none, SequentialTest(0.01, exact=True))
+    said = "not beyond chance over all cases"
+    assert (found.verdict, found.holm, found.primary.reason) == (Outcome.UNKNOWN, False, said)
 
 
 def test_cycles_cannot_decide_without_a_model(tmp_path: Path) -> None:
