@@ -1,4 +1,4 @@
-"""Waits for other processes."""
+"""Programs that stand in for others, and waits for processes."""
 
 import time
 from collections.abc import Callable
@@ -19,3 +19,10 @@ def lives(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+def program(path: Path, *lines: str) -> Path:
+    """Write a shell script that can be run."""
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return path

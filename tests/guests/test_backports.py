@@ -9,7 +9,7 @@ from lab.core.progress import Progress
 from lab.guests import backports, exact
 from lab.kernels.package_lists import PackageLists
 
-PROGRAM = "#!/bin/sh\n{}\n"
+from ..fakes.processes import program
 
 
 @pytest.fixture
@@ -18,10 +18,8 @@ def offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     words = ["echo QEMU emulator version 10.0.2"]
 
     def download(_: PackageLists, package: str, folder: Path, *, hint: str) -> str:
-        path = folder / "usr" / "bin" / exact.QEMU
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(PROGRAM.format(words[0]))
-        path.chmod(0o755)
+        (folder / "usr" / "bin").mkdir(parents=True, exist_ok=True)
+        program(folder / "usr" / "bin" / exact.QEMU, words[0])
         words.append(package)
         return hint
 
@@ -30,9 +28,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(backports, "all_suites", lambda _: PackageLists())
     monkeypatch.setattr(PackageLists, "download", download)
     (tmp_path / "bin").mkdir()
-    own = tmp_path / "bin" / exact.QEMU
-    own.write_text(PROGRAM.format("echo QEMU emulator version 7.2.22"))
-    own.chmod(0o755)
+    program(tmp_path / "bin" / exact.QEMU, "echo QEMU emulator version 7.2.22")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     monkeypatch.setattr(
         exact, "missing_for_contention", lambda qemu, _: [] if qemu.numbers == (10, 0) else ["version 10.0"]

@@ -18,8 +18,7 @@ from lab.guests import backports, doctor, exact, kvm
 from lab.kernels import architecture
 
 from ..fakes.guest import QEMU
-
-DPKG_QUERY = "#!/bin/sh\ncat <<END\n{}\nEND\n"
+from ..fakes.processes import program
 
 
 @pytest.fixture
@@ -29,9 +28,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     (tmp_path / "bin").mkdir()
 
     def pretend(packages: Mapping[str, str], *programs: str) -> None:
-        script = tmp_path / "bin" / "dpkg-query"
-        script.write_text(DPKG_QUERY.format("\n".join(f"{name} {status}" for name, status in packages.items())))
-        script.chmod(0o755)
+        rows = (f"{name} {status}" for name, status in packages.items())
+        program(tmp_path / "bin" / "dpkg-query", "cat <<END", *rows, "END")
         there = {"apt-get", "dpkg-query", *programs}
         monkeypatch.setattr(shutil, "which", lambda name, **_: f"/bin/{name}" if name in there else None)
 
@@ -99,9 +97,7 @@ def test_a_user_installs_packages_by_sudo(
     asks: bool, typed: str,
 ) -> None:  # fmt: skip
     installed({}, "sudo")
-    sudo = tmp_path / "bin" / "sudo"
-    sudo.write_text(f"#!/bin/sh\n[ $1 = --non-interactive ] && exit {int(asks)}\n[ $(cat) = secret ]\n")
-    sudo.chmod(0o755)
+    program(tmp_path / "bin" / "sudo", f"[ $1 = --non-interactive ] && exit {int(asks)}", "[ $(cat) = secret ]")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(click, "prompt", lambda *_, **__: typed)
@@ -120,8 +116,7 @@ def test_a_user_without_sudo_or_terminal_is_told_what_to_run(
     remedy = f"as root, run `{sys.executable} -m lab doctor --install`\n"
     assert capsys.readouterr().err == f"lab: packages are installed as root, and there is no sudo; {remedy}"
     installed({}, "sudo")
-    (tmp_path / "bin" / "sudo").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "bin" / "sudo").chmod(0o755)
+    program(tmp_path / "bin" / "sudo", "exit 1")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     assert main.run(["doctor", "--install"]) == 4
     assert capsys.readouterr().err == f"lab: sudo asks for a password, and there is no terminal; {remedy}"

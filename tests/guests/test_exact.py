@@ -17,6 +17,8 @@ from lab.guests.plugin import Instrument, Model
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
 
+from ..fakes.processes import program
+
 sandbox = exact.sandbox  # which no other test calls
 
 QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
@@ -160,10 +162,7 @@ def test_fingerprints_are_those_of_stored_results(machine: MachineType, plain: s
 
 
 def _emulator(tmp_path: Path, says: str) -> str:
-    path = tmp_path / "qemu-system-x86_64"
-    path.write_text(f"#!/bin/sh\necho '{says}'\n")
-    path.chmod(0o755)
-    return str(path)
+    return str(program(tmp_path / "qemu-system-x86_64", f"echo '{says}'"))
 
 
 def test_qemu_is_asked_what_it_is(tmp_path: Path) -> None:
@@ -206,9 +205,7 @@ def test_qemu_is_confined_where_it_can_be() -> None:
 
 
 def test_a_qemu_without_filters_runs_as_it_is(tmp_path: Path) -> None:
-    qemu = tmp_path / "qemu"
-    qemu.write_text("#!/bin/sh\necho '-sandbox support is not enabled in this QEMU binary' >&2\nexit 1\n")
-    qemu.chmod(0o755)
+    qemu = program(tmp_path / "qemu", "echo '-sandbox support is not enabled in this QEMU binary' >&2; exit 1")
     assert sandbox(str(qemu)) == ()
     assert sandbox(str(tmp_path / "missing")) == ()
 

@@ -10,6 +10,8 @@ from lab.guests import perf_record, perf_stat
 from lab.guests.initrd import BUSYBOX
 from lab.guests.perf_record import Profile, Symbol
 
+from ..fakes.processes import program
+
 RECORDED = (Path(__file__).parents[1] / "data" / "perf-report-6.1.txt").read_text().splitlines()
 
 
@@ -48,14 +50,9 @@ def test_without_samples_there_is_no_profile(lines: list[str]) -> None:
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -SEGV $$", 139)])
 def test_the_status_is_the_programs(tmp_path: Path, script: str, status: int) -> None:
     # The real script, under a shell of this machine, with a stand-in for perf that gives 0 for a signal, as perf does.
-    perf = tmp_path / "perf"
-    perf.write_text(
-        '#!/bin/sh\ncase $1 in report) echo reported; exit ;; esac\nwhile [ "$1" != -- ]; do shift; done\nshift\n"$@"\n'
-    )
-    perf.chmod(0o755)
-    shell = tmp_path / "busybox"
-    shell.write_text('#!/bin/sh\nshift\nexec sh "$@"\n')
-    shell.chmod(0o755)
+    report = "case $1 in report) echo reported; exit ;; esac"
+    perf = program(tmp_path / "perf", report, 'while [ "$1" != -- ]; do shift; done', "shift", '"$@"')
+    shell = program(tmp_path / "busybox", "shift", 'exec sh "$@"')
     words = [
         word.replace(perf_stat.PERF, str(perf)).replace(BUSYBOX, str(shell))
         for word in perf_record.wrap(["sh", "-c", script])

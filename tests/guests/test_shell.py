@@ -17,7 +17,7 @@ from lab.guests import exact, kvm, shell
 from lab.kernels.kernel import KernelSpec
 
 from ..fakes.guest import QEMU, kernel
-from ..fakes.processes import lives
+from ..fakes.processes import lives, program
 
 QUIET = Progress(quiet=True)
 
@@ -63,28 +63,22 @@ def test_what_a_command_writes_is_passed_on(tmp_path: Path, capfdbinary: pytest.
 @pytest.fixture
 def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The program that `lab shell` takes for QEMU."""
-    program = tmp_path / "qemu"
+    path = tmp_path / "qemu"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: structs.replace(QEMU, path=str(program)))
+    monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: structs.replace(QEMU, path=str(path)))
     monkeypatch.setattr(KernelSpec, "obtain", lambda spec, *_, **__: kernel("one"))
     monkeypatch.setattr(cli_kernel, "resolve", lambda *_, **__: kernel("one").spec)
     (tmp_path / "root.cpio").write_bytes(b"archive")
     monkeypatch.setattr(shell, "prepare", lambda *_, **__: tmp_path / "root.cpio")
     monkeypatch.setattr(kvm, "require", lambda qemu, **how: "host,-arch-capabilities")
-    return program
-
-
-def _act(program: Path, *lines: str) -> None:
-    """Have the program that stands for QEMU do something."""
-    program.write_text("\n".join(["#!/bin/sh", *lines, ""]))
-    program.chmod(0o755)
+    return path
 
 
 def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_found(
     guest: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _act(guest, "printf '%s\\n' \"$@\"", "echo 7 >status")
+    program(guest, "printf '%s\\n' \"$@\"", "echo 7 >status")
     for accel, said in (("kvm", ["kvm", "-cpu", "host,-arch-capabilities"]), ("tcg", ["tcg", "-cpu", "max"])):
         assert main.run(["shell", "file:one", "--accel", accel, "--", "true"]) == 7
         words = capfd.readouterr().out.splitlines()
@@ -92,7 +86,7 @@ def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_fo
 
 
 def test_a_guest_that_ends_without_a_status_lost_its_command(guest: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    _act(guest, "echo 'Kernel panic' >console.log")
+    program(guest, "echo 'Kernel panic' >console.log")
     assert main.run(["shell", "file:one", "--accel", "tcg", "--", "true"]) == 4
     said = capfd.readouterr().err
     assert "ended before the command did" in said and "(log: " in said
@@ -102,7 +96,7 @@ def test_a_guest_that_hangs_ends_with_one_line_and_its_log(
     guest: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pids = tmp_path / "pids"
-    _act(guest, "echo 'last words' >console.log", "sleep 600 &", f'echo $! >>"{pids}"', "echo begun", "wait")
+    program(guest, "echo 'last words' >console.log", "sleep 600 &", f'echo $! >>"{pids}"', "echo begun", "wait")
     assert main.run(["shell", "file:one", "--accel", "tcg", "--guest-timeout", "1s", "--", "true"]) == 4
     out, err = capfd.readouterr()
     complaint = err.splitlines()[-1]
