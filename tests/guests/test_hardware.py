@@ -23,32 +23,16 @@ def _file(tmp_path: Path, *changes: tuple[str, str]) -> str:
 @pytest.mark.parametrize("name", hardware.names(None))
 def test_every_shipped_machine_is_sound_and_says_where_its_numbers_are_from(name: str) -> None:
     machine = hardware.load(name)
-    assert machine.name == name
-    values = [
-        value
-        for part in (machine.tlb, machine.cache, machine.prefetch, machine.overlap, machine.cost)
-        for value in (getattr(part, field) for field in part.__struct_fields__)
-        if value
-    ]
+    assert machine.name == name and machine.cost.instruction.estimate
+    parts = (machine.tlb, machine.cache, machine.prefetch, machine.overlap, machine.cost)
+    values = [value for part in parts for name in part.__struct_fields__ if (value := getattr(part, name))]
     assert all(len(value.source) > 10 and "recalled" not in value.source for value in values)
-    assert machine.cost.instruction.estimate
-
-
-@pytest.mark.parametrize("name", hardware.names(None))
-def test_every_machine_says_what_its_kernel_mitigates(name: str) -> None:
-    machine = hardware.load(name)
     assert {"meltdown", "mds", "spectre_v1", "spectre_v2", "spec_store_bypass"} <= machine.reports().keys()
     assert machine.architecture != "x86_64" or (machine.guest and machine.guest.mitigated)
     assert all(len(one.source) > 10 for one in machine.mitigations.values())
-
-
-@pytest.mark.parametrize("name", hardware.names(None))
-def test_every_estimate_that_costs_something_has_a_range(name: str) -> None:
-    machine = hardware.load(name)
-    values: dict[str, Cost | Divisor] = {**machine.cost.given()}
-    values["overlap"] = machine.overlap.misses
-    assert [name for name, value in values.items() if (value.low is None) == value.estimate] == []
-    assert all(low < high for low, high in (value.range for value in values.values() if value.estimate))
+    ranged: list[Cost | Divisor] = [*machine.cost.given().values(), machine.overlap.misses]
+    assert [one for one in ranged if (one.low is None) == one.estimate] == []
+    assert all(low < high for low, high in (one.range for one in ranged if one.estimate))
 
 
 def test_ranges_of_a_file_without_them(tmp_path: Path) -> None:
@@ -86,12 +70,8 @@ def test_every_shipped_machine_has_a_cpu_that_runs_the_same_everywhere(name: str
 
 def test_arguments_are_whole_numbers() -> None:
     arguments = dict(word.split("=") for word in hardware.load("sapphire-rapids").arguments())
-    assert arguments["dtlb_4k"] == "96:6"
-    assert arguments["l1d"] == "49152:12"
-    assert arguments["instruction"] == "300"
-    assert arguments["rep_byte"] == "16"
-    assert arguments["overlap"] == "2"
-    assert "istlb" not in arguments
+    expected = {"dtlb_4k": "96:6", "l1d": "49152:12", "instruction": "300", "rep_byte": "16", "overlap": "2"}
+    assert expected.items() <= arguments.items() and "istlb" not in arguments
 
 
 def test_a_number_changes_the_key_and_a_word_does_not(tmp_path: Path) -> None:
