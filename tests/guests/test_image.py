@@ -15,9 +15,9 @@ from lab.kernels.compilers import Compiler
 
 from ..core.test_cpio import members
 from ..fakes.build import compiler, own_folders, quiet
+from ..fakes.processes import program
 
 MMDEBSTRAP = """\
-#!/bin/sh
 echo "mmdebstrap $*"
 if [ -e "$FAKE_FAIL" ]; then echo "E: Unable to fetch some archives" >&2; exit 100; fi
 for word; do case "$word" in /*) root=$word; break ;; esac; done
@@ -34,8 +34,7 @@ needs_static = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("home")
     (home / "bin").mkdir()
-    (home / "bin" / "mmdebstrap").write_text(MMDEBSTRAP)
-    (home / "bin" / "mmdebstrap").chmod(0o755)
+    program(home / "bin" / "mmdebstrap", MMDEBSTRAP)
     with pytest.MonkeyPatch.context() as patch:
         own_folders(patch, home)
         patch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
@@ -89,17 +88,16 @@ def test_the_key_depends_on_recipe_sources_suite_and_compiler(tmp_path: Path) ->
     source = tmp_path / "program"
     source.mkdir()
     (source / "main.c").write_text("int main(void) { return 0; }\n")
-    program = guest_image.Program(source=str(source), program="program", into="init")
-    recipe = Recipe(schema=1, name="guest", packages=["fio"], trim=[])
+    init = guest_image.Program(source=str(source), program="program", into="init")
 
-    def key(*, packages: tuple[str, ...] = ("fio",), suite: str = "bookworm", cc: Compiler | None = None) -> str:
-        changed = Recipe(schema=1, name="guest", packages=list(packages), trim=recipe.trim)
-        return guest_image._key(changed, [program], suite, cc or compiler())
+    def key(*packages: str, suite: str = "bookworm", cc: Compiler | None = None) -> str:
+        recipe = Recipe(schema=1, name="guest", packages=["fio", *packages], trim=[])
+        return guest_image._key(recipe, [init], suite, cc or compiler())
 
     first = key()
     assert key() == first
     other = Compiler(command="gcc", family="gcc", major=99, version="99", linker="ld")
-    keys = {first, key(packages=("fio", "more")), key(suite="trixie"), key(cc=other)}
+    keys = {first, key("more"), key(suite="trixie"), key(cc=other)}
     (source / "main.c").write_text("int main(void) { return 1; }\n")
     keys.add(key())
     assert len(keys) == 5

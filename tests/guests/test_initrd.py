@@ -61,9 +61,6 @@ def test_a_folder_and_names_with_a_star_are_all_that_is_there(image: tuple[Image
     chosen = workload(tmp_path / "w", 'extra_files = ["/usr/lib/python3.*"]')
     packed = content(initrd.pack_initrd(image, chosen))
     assert packed.keys() == {"init", "usr/bin/mine", "usr/lib/python3.11/json/decoder.py", "usr/lib/python3.11/pdb.py"}
-    missing = workload(tmp_path / "m", 'extra_files = ["/usr/lib/ruby*"]')
-    with pytest.raises(UserError, match=r"needs /usr/lib/ruby\*"):
-        initrd.pack_initrd(image, missing)
 
 
 def test_own_files_get_into_the_guest(image: tuple[Image, Path], tmp_path: Path) -> None:
@@ -113,6 +110,7 @@ def test_a_slice_is_packed_once_and_depends_on_its_own_workload_alone(
     ("top", "words"),
     [
         ('extra_files = ["/usr/bin/nothing"]', "workload mine needs /usr/bin/nothing, which the guest image guest"),
+        ('extra_files = ["/usr/lib/ruby*"]', r"needs /usr/lib/ruby\*"),
         ('setup = ["/sbin/nothing"]', "needs /sbin/nothing"),
     ],
 )
@@ -126,7 +124,7 @@ def test_what_the_image_does_not_have_is_refused(
 def test_a_script_needs_its_interpreter(image: tuple[Image, Path], tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     script = tmp_path / "w" / "run"
-    chosen = workload(tmp_path / "w", WORKLOAD and 'case_files = "*"')
+    chosen = workload(tmp_path / "w", 'case_files = "*"')
     script.write_text("#!/bin/sh\n")
     packed = initrd.pack_initrd(image, chosen.with_file(script)[0])
     assert "bin/busybox" in content(packed), "it is the image's shell"
@@ -235,11 +233,6 @@ def test_what_is_missing_is_named_with_who_needs_it(root: Path, tmp_path: Path) 
     (other / "usr/lib/own/libinner.so").unlink()
     with pytest.raises(MissingFile, match=r"/libouter\.so\.1\.2 needs libinner\.so"):
         initrd.closure(other, {"/usr/bin/tool": None})
-    with pytest.raises(MissingFile, match="/usr/bin/nothing"):
-        initrd.closure(other, {"/usr/bin/nothing": None})
-    (tmp_path / "script").write_bytes(b"#!/usr/bin/python3\n")
-    with pytest.raises(MissingFile, match="/usr/bin/python3"):
-        initrd.closure(other, {"/workload/script": tmp_path / "script"})
 
 
 def test_a_damaged_program_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.core import paths, records
+from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, UserError
 from lab.core.paths import data_folder
 from lab.guests import hardware, model_version, plugin
@@ -17,6 +17,8 @@ from lab.guests.plugin import Brackets, Instrument, Model, load_instrument
 from lab.kernels import architecture
 from lab.kernels.architecture import Architecture
 from lab.kernels.compilers import Compiler
+
+from ..fakes.build import own_folders
 
 HEADER = '{"t":"header","schema":3,"interface":1,"model":"tlb","vcpus":1}'
 WINDOW = (
@@ -39,12 +41,9 @@ def test_output() -> None:
     output = parse(HEADER, WINDOW, PROFILE, END)
     assert (output.interface, output.model, output.vcpus) == (1, Model.TLB, 1)
     (window,) = output.windows
-    assert window.own and window.case == 1
-    assert window.millicycles == 700
-    assert window.instructions == 4
-    assert window.in_program.instructions == 3
+    assert window.own and (window.case, window.millicycles, window.instructions) == (1, 700, 4)
+    assert (window.in_program.instructions, window.in_interrupts.millicycles) == (3, (0, 100))
     assert [operation.millicycles for operation in window.operations] == [600]
-    assert window.in_interrupts.millicycles == (0, 100)
     assert [block.kernel for block in window.blocks] == [False, True]
     assert window.blocks[1].address == 0xFFFFFFFF80000000
 
@@ -92,10 +91,8 @@ def test_an_output_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_argument_escapes_commas() -> None:
-    machine = hardware.load("zen4")
-    text = plugin.argument(
-        Path("/a,b/libcost.so"), machine, model=Model.FULL, brackets=Brackets.WINDOW, out=Path("/c,d/cost.jsonl")
-    )
+    library, out = Path("/a,b/libcost.so"), Path("/c,d/cost.jsonl")
+    text = plugin.argument(library, hardware.load("zen4"), model=Model.FULL, brackets=Brackets.WINDOW, out=out)
     assert text.startswith("/a,,b/libcost.so,out=/c,,d/cost.jsonl,model=full,brackets=window,dtlb_4k=72:72,")
     assert text.endswith(",exception=500000")
 
@@ -103,13 +100,8 @@ def test_argument_escapes_commas() -> None:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache."""
-    monkeypatch.setattr(paths, "cache_dir", lambda *parts: _made(tmp_path.joinpath("cache", *parts)))
+    own_folders(monkeypatch, tmp_path)
     return tmp_path / "cache"
-
-
-def _made(path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 @pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("make"), reason="needs gcc and make")
@@ -127,8 +119,7 @@ def test_a_compiler_that_fails_is_named(cache: Path) -> None:
     false = Compiler(command="false", family="gcc", major=12, version="false 1", linker="ld")
     with pytest.raises(BuildFailed, match="cannot be compiled with false") as caught:
         plugin.obtain(compiler=false)
-    assert caught.value.log is not None
-    assert caught.value.log.is_relative_to(cache)
+    assert caught.value.log and caught.value.log.is_relative_to(cache)
 
 
 def test_lines_that_moved_are_those_of_their_window() -> None:
