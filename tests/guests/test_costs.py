@@ -83,8 +83,7 @@ def test_operations_that_are_mostly_interrupted_count_as_they_are() -> None:
 def test_several_windows_of_a_case_are_one() -> None:
     two = [window(1_000_000, operations=[operation(1000)]), window(5_000_000, operations=[operation(2000)] * 2)]
     values = costs.summarize(two)
-    assert values["cycles_per_op"] == 2000
-    assert values["cycles_p50"] == 2000
+    assert values["cycles_per_op"] == values["cycles_p50"] == 2000
 
 
 def test_a_program_without_marks_is_one_operation_and_what_is_not_modelled_is_no_zero() -> None:
@@ -137,11 +136,6 @@ def test_every_metric_is_filled_by_a_full_model(name: str) -> None:
     assert values[name] > 0 or name in ("user_cycles", "waited")
 
 
-def _with(one: Window, *, softirqs: int = 0, idle: Spent | None = None, steps: int | None = None) -> Window:
-    spent = Spent(millicycles=(0, softirqs), user=NOTHING, kernel=NOTHING)
-    return msgspec.structs.replace(one, in_softirqs=spent, in_idle=idle or NONE, steps=steps)
-
-
 @pytest.mark.parametrize("kind", ["irqs_off", "preempt_off"])
 def test_the_longest_span_is_that_of_all_windows(kind: str) -> None:
     spans = [Span(4_000, 9, 0x10, 0x20), Span(5_500, 7, 0x30, 0x40), None]
@@ -151,8 +145,8 @@ def test_the_longest_span_is_that_of_all_windows(kind: str) -> None:
 
 
 def test_deferred_work_is_softirqs_and_threads_without_idle() -> None:
-    idle = Spent(millicycles=(0, 6_000), user=NOTHING, kernel=NOTHING)
-    two = [_with(window(1), softirqs=12_000, idle=idle), _with(window(1), softirqs=0, idle=idle)]
+    softirqs, idle = (msgspec.structs.replace(NONE, millicycles=(0, cycles)) for cycles in (12_000, 6_000))
+    two = [msgspec.structs.replace(window(1), in_softirqs=spent, in_idle=idle) for spent in (softirqs, NONE)]
     assert costs.summarize(two)["deferred_cycles"] == (12 + 10 - 6 + 10 - 6) / 2
     assert "deferred_cycles" not in costs.summarize([window(1)])
 
@@ -173,7 +167,7 @@ HALTED = Spent(millicycles=(0, 1), user=NOTHING, kernel={"instructions": 1})
 def test_guest_time_is_what_was_executed_and_what_was_waited(
     idle: Spent, elapsed_ns: float | None, expected: dict[str, float]
 ) -> None:
-    one = _with(window(1, operations=[operation(1)] * 2), idle=idle, steps=100)
+    one = msgspec.structs.replace(window(1, operations=[operation(1)] * 2), in_idle=idle, steps=100)
     assert costs.guest_times([one], None, step_ns=16, elapsed_ns=elapsed_ns) == expected
     assert costs.guest_times([window(1)], None, step_ns=16, elapsed_ns=1_000) == {}, "of older output"
 
@@ -190,14 +184,9 @@ def _kinds(operations: Sequence[Operation], *kinds: tuple[dict[str, int], dict[s
 
 
 PRICES = {
-    "instruction": 1000,
-    "walk_4k": 50_000,
-    "prefetched": 14_000,
-    "memory": 395_000,
-    "l2_hit": 11_000,
-    "rep_memory": 7000,
-    "overlap": 2,
-}
+    "instruction": 1000, "walk_4k": 50_000, "prefetched": 14_000, "memory": 395_000, "l2_hit": 11_000,
+    "rep_memory": 7000, "overlap": 2,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("measures", ["all", "kernel"])
