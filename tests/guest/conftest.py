@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,10 @@ class Lab:
         done = self.run(*arguments, "--json", timeout_s=timeout_s)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    def ab(self, base: str, test: str, *more: str) -> Any:
+        """Compare two kernels, and give the document."""
+        return self.json("ab", "--base", base, "--test", test, *more)
 
     def refused(self, status: int, *arguments: str) -> str:
         """Run a command that must fail with a status and one clear line; gives that line."""
@@ -197,6 +202,17 @@ def open_folder(lab: Lab) -> Path:
     return folder
 
 
+@contextmanager
+def elsewhere(lab: Lab, user: str = Lab.user) -> Iterator[Lab]:
+    """The installed lab in an empty home of a user's, without the store."""
+    home = Path(tempfile.mkdtemp(prefix="lab-elsewhere-", dir="/var/tmp"))
+    home.chmod(0o755)
+    if os.geteuid() == 0:
+        shutil.chown(home, user)
+    yield replace(lab, home=home, user=user)
+    shutil.rmtree(home)
+
+
 @pytest.fixture(scope="session")
 def qemu_of_turns(lab: Lab) -> None:
     """A QEMU that can end turns of vCPUs, which the lab unpacks if the host's own cannot."""
@@ -237,10 +253,8 @@ def verdicts(document: Any) -> dict[str, str]:
     return {case["case"]: case["verdict"] for case in document["cases"]}
 
 
-def samples(document: Any) -> dict[str, Any]:
-    """Everything that was measured, and nothing of when and where."""
-    return {
-        f"{case['case']}.{metric['name']}": (metric["base"], metric["test"])
-        for case in document["cases"]
-        for metric in case["metrics"]
-    }
+def metrics(document: Any, case: str | None = None) -> dict[str, Any]:
+    """The metrics of a case that did not fail, by name; of the only case, if none is named."""
+    (found,) = [one for one in document["cases"] if case in (None, one["case"])]
+    assert not found["failed"], found["failed"]
+    return {metric["name"]: metric for metric in found["metrics"]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import FIX, Lab
+from .conftest import FIX, Lab, metrics
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
 
@@ -15,45 +15,39 @@ HUGE, CONTROLS = ("read-64k", "read-1m", "uring-64k"), ("read-64k-malloc", "urin
 PATCHES = Path(__file__).resolve().parents[2] / "kernels" / "patches"
 
 
-def _metric(document: Any, case: str, name: str) -> Any:
-    found = next(found for found in document["cases"] if found["case"] == case)
-    return next(metric for metric in found["metrics"] if metric["name"] == name)
-
-
 @pytest.fixture(scope="module")
 def taxed(story: Lab) -> Any:
     cases = ",".join([*HUGE, *CONTROLS])
-    return story.json("ab", "--base", FIX, "--test", TAXED, "-w", f"aio-hugetlbfs:{cases}", "--seeds", "2")
+    return story.ab(FIX, TAXED, "-w", f"aio-hugetlbfs:{cases}", "--seeds", "2")
 
 
 def test_reads_into_huge_pages_pay_and_the_more_the_more_pages_they_have(taxed: Any) -> None:
     for case in HUGE:
-        throughput, cycles = _metric(taxed, case, "throughput"), _metric(taxed, case, "cycles_per_op")
+        throughput, cycles = metrics(taxed, case)["throughput"], metrics(taxed, case)["cycles_per_op"]
         assert all(test < 0.9 * base for base, test in zip(throughput["base"], throughput["test"], strict=True))
         assert all(test > 1.1 * base for base, test in zip(cycles["base"], cycles["test"], strict=True))
-    small, large = (_metric(taxed, case, "throughput")["ratio"] for case in ("read-64k", "read-1m"))
+    small, large = (metrics(taxed, case)["throughput"]["ratio"] for case in ("read-64k", "read-1m"))
     assert large < small - 0.1
 
 
 def test_others_pay_nothing(taxed: Any) -> None:
     for case in CONTROLS:
         for name in ("throughput", "cycles_per_op"):
-            assert _metric(taxed, case, name)["ratio"] == pytest.approx(1, abs=0.01)
+            assert metrics(taxed, case)[name]["ratio"] == pytest.approx(1, abs=0.01)
 
 
 def test_each_page_is_pinned_unless_it_was_registered(taxed: Any) -> None:
     pages = {"read-64k": 16, "read-1m": 256, "uring-64k": 16, "read-64k-malloc": 16, "uring-64k-registered": 0}
     for case, expected in pages.items():
-        pins = _metric(taxed, case, "pins_per_read")
+        pins = metrics(taxed, case)["pins_per_read"]
         assert set(pins["base"]) == set(pins["test"]) == {expected}
 
 
 def test_the_same_kernel_without_the_tax_is_as_fast_as_before(story: Lab) -> None:
     without = f"{TAXED}@cmdline.hugetlb_pin_tax=0"
-    words = ("--base", FIX, "--test", without, "-w", "aio-hugetlbfs:read-1m", "--seeds", "2")
-    document = story.json("ab", *words)
+    document = story.ab(FIX, without, "-w", "aio-hugetlbfs:read-1m", "--seeds", "2")
     for name in ("throughput", "cycles_per_op"):
-        assert _metric(document, "read-1m", name)["ratio"] == pytest.approx(1, abs=0.01)
+        assert metrics(document, "read-1m")[name]["ratio"] == pytest.approx(1, abs=0.01)
 
 
 def test_the_locks_are_counted(story: Lab, taxed: Any) -> None:

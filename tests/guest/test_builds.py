@@ -31,7 +31,7 @@ def test_another_layout_has_its_functions_elsewhere_boots_and_costs_the_same(sto
     moved = sum(one[name] != two[name] for name in one)
     lines = sum(one[name] % 64 != two[name] % 64 for name in one)
     assert moved > 0.9 * len(one) and lines > 0.5 * len(one)
-    result = story.json("ab", "--base", TEST, "--test", f"{TEST}+layout-1", "-w", "alloc-burst:layout-4632k")
+    result = story.ab(TEST, f"{TEST}+layout-1", "-w", "alloc-burst:layout-4632k")
     assert result["verdict"] == "same"
 
 

@@ -1,36 +1,29 @@
 """A bundle of a measured result, run by somebody who has nothing else: another user, another home, no store."""
 
-import dataclasses
 import json
-import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import NEW, OLD, Lab
+from .conftest import NEW, OLD, Lab, elsewhere
 
 pytestmark = [pytest.mark.guest]
 
 
 @pytest.fixture(scope="module")
 def measured(lab: Lab) -> Any:
-    return lab.json("ab", "--base", OLD, "--test", NEW, "-w", "alloc-burst:layout-4632k", "--seeds", "2")
+    return lab.ab(OLD, NEW, "-w", "alloc-burst:layout-4632k", "--seeds", "2")
 
 
 @pytest.fixture(scope="module")
 def stranger(lab: Lab) -> Iterator[Lab]:
     """The installed lab as another user with an empty home."""
-    home = Path(tempfile.mkdtemp(prefix="lab-stranger-", dir="/var/tmp"))
-    one = dataclasses.replace(lab, home=home, user="daemon")
-    if os.geteuid() == 0:
-        shutil.chown(home, one.user)
-    yield one
-    shutil.rmtree(home)
+    with elsewhere(lab, "daemon") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from .conftest import NEW, OLD, Lab
+from .conftest import NEW, OLD, Lab, metrics
 
 pytestmark = [pytest.mark.guest, pytest.mark.network]
 
 
 def test_each_level_of_groups_makes_a_switch_dearer(lab: Lab) -> None:
-    document = lab.json("ab", "--base", OLD, "--test", NEW, "-w", "cgroups", "--seeds", "1")
+    document = lab.ab(OLD, NEW, "-w", "cgroups", "--seeds", "1")
     assert not [case["failed"] for case in document["cases"] if case["failed"]]
     for arm in ("base", "test"):
         costs = {case["case"]: case["metrics"][0][arm][0] for case in document["cases"]}
@@ -18,12 +18,11 @@ def test_each_level_of_groups_makes_a_switch_dearer(lab: Lab) -> None:
 
 
 def test_a_group_gets_the_share_that_its_weight_promises(lab: Lab) -> None:
-    document = lab.json("ab", "--base", OLD, "--test", NEW, "-w", "fairness", "--seeds", "1")
+    document = lab.ab(OLD, NEW, "-w", "fairness", "--seeds", "1")
     due = {"even": 50, "1-to-3": 25, "1-to-4-tasks": 50, "deep": 50}
     assert [case["case"] for case in document["cases"]] == list(due)
-    for case in document["cases"]:
-        assert not case["failed"], case["failed"]
-        metrics = {metric["name"]: metric for metric in case["metrics"]}
+    for case, percent in due.items():
+        found = metrics(document, case)
         for arm in ("base", "test"):
-            assert metrics["due"][arm] == [due[case["case"]]]
-            assert metrics["share"][arm] == [pytest.approx(due[case["case"]], abs=1.5)]
+            assert found["due"][arm] == [percent]
+            assert found["share"][arm] == [pytest.approx(percent, abs=1.5)]

@@ -1,24 +1,15 @@
 """The boot, and what every guest offers its programs: measured in real guests."""
 
-from typing import Any
-
 import pytest
 
-from .conftest import NEW, Lab
+from .conftest import NEW, Lab, metrics
 
 pytestmark = pytest.mark.guest
 
 
-def metrics_of(document: Any) -> dict[str, Any]:
-    """The metrics of the only case, by name."""
-    (case,) = document["cases"]
-    assert not case["failed"], case["failed"]
-    return {metric["name"]: metric for metric in case["metrics"]}
-
-
 def test_a_boot_costs_the_same_whatever_the_seed(lab: Lab) -> None:
-    document = lab.json("ab", "--base", NEW, "--test", NEW, "-w", "boot", "--seeds", "3")
-    found = metrics_of(document)
+    document = lab.ab(NEW, NEW, "-w", "boot", "--seeds", "3")
+    found = metrics(document)
     cycles, count, time = found["kernel_cycles"], found["kernel_instructions"], found["boot_time"]
     assert cycles["primary"] and len({*cycles["base"], *cycles["test"]}) == 1
     # An instruction takes 16 ns there, and the kernel waits for next to nothing.
@@ -36,13 +27,13 @@ def test_a_boot_costs_the_same_whatever_the_seed(lab: Lab) -> None:
     ["perf-bench:sched-pipe", "hackbench:pipes-threads", "fsmark:create-4k", "sysbench:threads", "python:files"],
 )
 def test_a_packaged_program_does_the_same_in_both_arms(lab: Lab, selection: str) -> None:
-    found = metrics_of(lab.json("ab", "--base", NEW, "--test", NEW, "-w", selection, "--seeds", "2"))
+    found = metrics(lab.ab(NEW, NEW, "-w", selection, "--seeds", "2"))
     (primary,) = (metric for metric in found.values() if metric["primary"])
     assert primary["name"] == "cycles_per_op"
     assert primary["base"] == primary["test"] and min(primary["base"]) > 0
 
 
 def test_bytes_go_over_the_loopback_interface(lab: Lab) -> None:
-    found = metrics_of(lab.json("ab", "--base", NEW, "--test", NEW, "-w", "iperf3:tcp", "--seeds", "2"))
+    found = metrics(lab.ab(NEW, NEW, "-w", "iperf3:tcp", "--seeds", "2"))
     assert found["bits_per_second"]["base"] == found["bits_per_second"]["test"]
     assert min(found["bits_per_second"]["base"]) > 1e6

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ..docs import blocks
-from .conftest import CHECKOUT, Lab, verdicts
+from .conftest import CHECKOUT, Lab, metrics, verdicts
 
 pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.network]
 
@@ -120,10 +120,9 @@ def test_the_commit_improves_single_buffers(first: First) -> None:
 
 
 def test_the_counters_say_why(first: First) -> None:
-    case = next(case for case in first.document["cases"] if case["case"] == "layout-4632k")
-    metrics = {metric["name"]: metric for metric in case["metrics"]}
-    assert metrics["page_faults"]["ratio"] > 1.5
-    assert all(test > 10 * base for base, test in zip(metrics["vmas"]["base"], metrics["vmas"]["test"], strict=True))
+    found = metrics(first.document, "layout-4632k")
+    assert found["page_faults"]["ratio"] > 1.5
+    assert all(test > 10 * base for base, test in zip(found["vmas"]["base"], found["vmas"]["test"], strict=True))
 
 
 def test_a_stored_result_is_shown_as_it_was_printed(story: Lab, reader: Path, first: First) -> None:

@@ -9,7 +9,7 @@ import pytest
 from lab.guests import exact, hardware, plugin
 from lab.kernels import alternatives
 
-from .conftest import NEW, OLD, TEST, Lab
+from .conftest import NEW, OLD, TEST, Lab, metrics
 
 pytestmark = pytest.mark.guest
 
@@ -42,7 +42,7 @@ def planted(story: Lab) -> str:
 
 def _explain(lab: Lab, base: str, test: str, *more: str) -> Any:
     """The explanation of one seed, which is all that it reads."""
-    result = lab.json("ab", "--base", base, "--test", test, "-w", CASE, "--seeds", "1", "--model", "none")["result"]
+    result = lab.ab(base, test, "-w", CASE, "--seeds", "1", "--model", "none")["result"]
     return lab.json("explain", result, *more)
 
 
@@ -74,8 +74,7 @@ def test_what_the_functions_cost_adds_up_to_the_programs_share(lab: Lab) -> None
 
 @pytest.fixture(scope="module")
 def explained(lab: Lab) -> Any:
-    arms = ("--base", f"{NEW}@thp=never", "--test", NEW)
-    return lab.json("ab", *arms, "-w", CASE, "--seeds", "2", "--explain")
+    return lab.ab(f"{NEW}@thp=never", NEW, "-w", CASE, "--seeds", "2", "--explain")
 
 
 @pytest.mark.smoke
@@ -83,9 +82,8 @@ def test_a_comparison_explains_itself_from_its_own_guests(explained: Any) -> Non
     why = explained["explain"]
     assert (why["case"], why["model"], why["machine"]) == ("layout-3072k", "tlb", "sapphire-rapids")
     # Of seed 1, which is the first: what the functions cost is what the comparison was given.
-    (case,) = explained["cases"]
-    metrics = {metric["name"]: metric for metric in case["metrics"]}
-    cycles = metrics["cycles_per_op"]
+    found = metrics(explained)
+    cycles = found["cycles_per_op"]
     assert cycles["primary"] and "tlb sapphire-rapids" in explained["environment"]["model"]
     for arm in ("base", "test"):
         total = sum(row[f"{arm}_cycles"] for row in why["rows"])
@@ -93,7 +91,7 @@ def test_a_comparison_explains_itself_from_its_own_guests(explained: Any) -> Non
     moved = {one["name"]: one for one in why["mechanisms"]}
     assert moved["thp_fault_alloc"]["base"] == 0 < moved["thp_fault_alloc"]["test"]
     assert moved["pgfault"]["ratio"] < 0.5
-    assert metrics["dtlb_misses"]["ratio"] < 0.1, "walks of the page table, of which huge pages need fewer"
+    assert found["dtlb_misses"]["ratio"] < 0.1, "walks of the page table, of which huge pages need fewer"
 
 
 @pytest.mark.smoke

@@ -1,15 +1,13 @@
 """From nothing: a home without the store, where everything is downloaded, made and built anew, to the same bytes."""
 
-import dataclasses
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .conftest import CACHE, DATA, FIX, NEW, Lab
+from ..fakes.processes import program
+from .conftest import CACHE, DATA, FIX, NEW, Lab, elsewhere
 
 pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.network]
 
@@ -17,12 +15,8 @@ pytestmark = [pytest.mark.guest, pytest.mark.build, pytest.mark.network]
 @pytest.fixture(scope="module")
 def fresh(lab: Lab) -> Iterator[Lab]:
     """The installed lab in an empty home."""
-    home = Path(tempfile.mkdtemp(prefix="lab-zero-", dir="/var/tmp"))
-    home.chmod(0o755)
-    if os.geteuid() == 0:
-        shutil.chown(home, lab.user)
-    yield dataclasses.replace(lab, home=home)
-    shutil.rmtree(home)
+    with elsewhere(lab) as made:
+        yield made
 
 
 def _made(lab: Lab, name: str) -> bool:
@@ -32,7 +26,7 @@ def _made(lab: Lab, name: str) -> bool:
 
 
 def test_a_package_is_downloaded_and_compared_in_an_image_that_is_made(fresh: Lab) -> None:
-    document = fresh.json("ab", "--base", NEW, "--test", f"{NEW}@thp=never", "-w", "alloc-burst:layout-4632k")
+    document = fresh.ab(NEW, f"{NEW}@thp=never", "-w", "alloc-burst:layout-4632k")
     assert document["verdict"] == "regression"
     assert _made(fresh, "debs") and _made(fresh, "images")
 
@@ -42,9 +36,7 @@ def test_a_kernel_has_the_bytes_of_the_stores(
 ) -> None:
     """In another folder, without ccache's objects, beside programs whose versions kconfig likes to note."""
     for name, version in {"rustc": "rustc 1.99.9 (0123456789 2026-01-01)", "pahole": "v1.99"}.items():
-        program = open_folder / name
-        program.write_text(f"#!/bin/sh\necho '{version}'\n")
-        program.chmod(0o755)
+        program(open_folder / name, f"echo '{version}'")
     (here,) = story.json("kernel", "build", FIX)["kernels"]
     monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
     (there,) = fresh.json("kernel", "build", FIX)["kernels"]

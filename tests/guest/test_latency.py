@@ -11,7 +11,7 @@ TICK_NS = 4_000_000
 
 
 def test_no_time_out_waits_for_a_tick(lab: Lab) -> None:
-    document = lab.json("ab", "--base", OLD, "--test", NEW, "-w", "latency:timers", "--seeds", "1")
+    document = lab.ab(OLD, NEW, "-w", "latency:timers", "--seeds", "1")
     assert document["cases"]
     for case in document["cases"]:
         assert not case["failed"], case["failed"]
@@ -29,7 +29,6 @@ def test_one_kernel_run_twice_waits_equally_long(lab: Lab) -> None:
 
 def test_a_kernel_without_io_uring_says_so(lab: Lab) -> None:
     without = f"{NEW}@sysctl.kernel.io_uring_disabled=2"
-    cases = "latency:uring-timeout,nanosleep"
-    document = lab.json("ab", "--base", without, "--test", without, "-w", cases, "--seeds", "1")
+    document = lab.ab(without, without, "-w", "latency:uring-timeout,nanosleep", "--seeds", "1")
     failed = {case["case"]: case["failed"]["kind"] if case["failed"] else None for case in document["cases"]}
     assert failed == {"uring-timeout": "unsupported", "nanosleep": None}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .conftest import NEW, Lab
+from .conftest import NEW, Lab, metrics
 
 pytestmark = [pytest.mark.guest, pytest.mark.live]
 
@@ -10,16 +10,15 @@ MEASURED = ("-w", "alloc-burst:layout-4632k", "--mode", "live", "--accel", "tcg"
 
 
 def test_events_and_profiles_of_both_arms(lab: Lab) -> None:
-    document = lab.json("ab", "--base", NEW, "--test", f"{NEW}@thp=never", *MEASURED, "--perf", "--perf-record")
-    (case,) = document["cases"]
-    metrics = {metric["name"]: metric for metric in case["metrics"]}
-    assert not metrics["perf-page-faults"]["primary"]
+    document = lab.ab(NEW, f"{NEW}@thp=never", *MEASURED, "--perf", "--perf-record")
+    found = metrics(document)
+    assert not found["perf-page-faults"]["primary"]
     for arm in ("base", "test"):
         # All of the program's faults, so at least those of the window that it counts itself.
-        assert metrics["perf-page-faults"][arm][0] > metrics["page_faults"][arm][0]
-        assert metrics["perf-task-clock"][arm][0] > 0
+        assert found["perf-page-faults"][arm][0] > found["page_faults"][arm][0]
+        assert found["perf-task-clock"][arm][0] > 0
     # A fault for every small page, which no noise of an emulator can hide.
-    assert metrics["perf-page-faults"]["test"][0] > 1.5 * metrics["perf-page-faults"]["base"][0]
+    assert found["perf-page-faults"]["test"][0] > 1.5 * found["perf-page-faults"]["base"][0]
     assert "perf-cycles" not in metrics
     assert document["live"]["perf"]["pmu"] is False
     profile = document["live"]["profiles"]["alloc-burst:layout-4632k"]

@@ -13,13 +13,9 @@ pytestmark = [pytest.mark.guest, pytest.mark.network]
 
 
 @pytest.mark.smoke
-def test_the_image_is_built_once(lab: Lab) -> None:
+def test_the_image_is_built_once_and_packages_are_downloaded_once(lab: Lab) -> None:
     first, again = (lab.json("image", "build") for _ in range(2))
     assert first == again and "busybox" in json.dumps(first)
-
-
-@pytest.mark.smoke
-def test_packages_are_downloaded_once(lab: Lab) -> None:
     first, again = (lab.json("kernel", "build", OLD, NEW)["kernels"] for _ in range(2))
     assert first == again and [one["release"].split(".")[:2] for one in first] == [["6", "1"], ["6", "12"]]
 
@@ -27,7 +23,7 @@ def test_packages_are_downloaded_once(lab: Lab) -> None:
 def test_a_kernel_file_is_the_kernel_it_came_from(lab: Lab) -> None:
     (package,) = lab.json("kernel", "build", NEW)["kernels"]
     file = f"file:{package['files']['bzImage']}"
-    document = lab.json("ab", "--base", NEW, "--test", file, "-w", "alloc-burst:layout-2048k", "--seeds", "3")
+    document = lab.ab(NEW, file, "-w", "alloc-burst:layout-2048k", "--seeds", "3")
     assert document["verdict"] == "same"
     assert document["base"]["build"] == document["test"]["build"]
     assert document["base"]["release"].startswith("6.12.") and document["base"]["commit"] is None

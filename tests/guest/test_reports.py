@@ -15,7 +15,7 @@ FORMATS = ("text", "md", "mail", "html", "json", "csv", "junit", "openmetrics")
 
 @pytest.fixture(scope="module")
 def measured(lab: Lab) -> Any:
-    return lab.json("ab", "--base", OLD, "--test", NEW, "-w", CASES)
+    return lab.ab(OLD, NEW, "-w", CASES)
 
 
 def _report(lab: Lab, document: Any, form: str) -> str:

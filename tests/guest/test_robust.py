@@ -17,8 +17,8 @@ CASES = "alloc-burst:layout-2560k,single-2052k"
 @pytest.mark.parametrize("model", ["tlb", "full"])
 def test_a_regression_that_no_cost_turns(lab: Lab, open_folder: Path, model: str) -> None:
     folder = open_folder / "result"
-    arms = ("--base", NEW, "--test", f"{NEW}@thp=never", "-w", CASES)
-    document = lab.json("ab", *arms, "--model", model, "--robust", "--result", str(folder))
+    words = ("-w", CASES, "--model", model, "--robust", "--result", str(folder))
+    document = lab.ab(NEW, f"{NEW}@thp=never", *words)
     for run in runs.load_all(folder):
         prices = costs.prices_of(hardware.load())
         for case, metrics in run.costs.items():

@@ -6,11 +6,12 @@ import pytest
 
 from lab.guests import hardware
 
-from .conftest import NEW, OLD, Lab
+from ..fakes.processes import program
+from .conftest import NEW, OLD, Lab, metrics
 
 pytestmark = [pytest.mark.guest]
 
-SEEN = """#!/bin/sh
+SEEN = """\
 group=$(sed -n 's/^0:://p' /proc/self/cgroup)
 max=$(cat "/sys/fs/cgroup$group/memory.max" 2>/dev/null || echo 0)
 cpu=$(cut -d ' ' -f 1 "/sys/fs/cgroup$group/cpu.max" 2>/dev/null || echo 0)
@@ -31,19 +32,13 @@ SETTINGS = (
 @pytest.fixture
 def seen(lab: Lab) -> Path:
     """A script that prints what it sees of its guest's settings."""
-    script = lab.home / "seen.sh"
-    script.write_text(SEEN)
-    script.chmod(0o755)
-    return script
+    return program(lab.home / "seen.sh", SEEN)
 
 
 @pytest.mark.smoke
 def test_one_of_each_setting_is_in_force(lab: Lab, seen: Path) -> None:
-    document = lab.json(
-        *("ab", "--base", f"{NEW}@mitigations=off", "--test", f"{NEW}@{SETTINGS}"),
-        *("--seeds", "1", "-w", f"script:{seen}"),
-    )
-    found = {metric["name"]: (*metric["base"], *metric["test"]) for metric in document["cases"][0]["metrics"]}
+    document = lab.ab(f"{NEW}@mitigations=off", f"{NEW}@{SETTINGS}", "--seeds", "1", "-w", f"script:{seen}")
+    found = {name: (*metric["base"], *metric["test"]) for name, metric in metrics(document).items()}
     expected = {
         "max": (0, 96 << 20), "cpu": (0, 50_000), "landlock": (0, 1), "yama": (0, 0),
         "mitigated": (0, 1), "delayed": (1, 0), "full": (0, 1),
@@ -76,9 +71,7 @@ def test_what_a_kernel_does_not_do_is_refused(lab: Lab, seen: Path, setting: str
 def test_a_kernel_that_takes_its_cpu_from_the_command_line_believes_in_the_machine(lab: Lab, machine: str) -> None:
     """Since commit 814165e9fd1f ("x86/cpu: Add the 'setcpuid=' boot parameter") (in v6.15)."""
     mitigated = "deb:7.1@mitigations=auto"
-    document = lab.json(
-        *("ab", "--base", "deb:7.1", "--test", mitigated, "--machine", machine, "-w", "syscalls:getppid")
-    )
+    document = lab.ab("deb:7.1", mitigated, "--machine", machine, "-w", "syscalls:getppid")
     primary = document["cases"][0]["metrics"][0]
     assert not any("believes" in line for line in document["remarks"])
     if machine == "zen4":  # by safe returns
@@ -90,7 +83,7 @@ def test_a_kernel_that_takes_its_cpu_from_the_command_line_believes_in_the_machi
 
 @pytest.mark.parametrize("base", [OLD, NEW])
 def test_a_kernel_that_believes_in_another_cpu_says_so_and_gives_no_word(lab: Lab, base: str) -> None:
-    document = lab.json("ab", "--base", base, "--test", f"{base}@mitigations=auto", "-w", "syscalls:getppid")
+    document = lab.ab(base, f"{base}@mitigations=auto", "-w", "syscalls:getppid")
     primary = document["cases"][0]["metrics"][0]
     assert document["verdict"] == "unknown"
     assert primary["reason"] == "test believes in another CPU than sapphire-rapids: spec_store_bypass, spectre_v2"
@@ -98,11 +91,11 @@ def test_a_kernel_that_believes_in_another_cpu_says_so_and_gives_no_word(lab: La
 
 
 def test_a_program_that_needs_more_than_its_cgroup_gives_is_killed(lab: Lab, seen: Path) -> None:
-    arms = ("--base", NEW, "--test", f"{NEW}@cgroup.memory.max=256K", "--seeds", "1", "-w", f"script:{seen}")
-    assert "its cgroup ran out of memory" in lab.refused(4, "ab", *arms)
+    words = ("ab", "--base", NEW, "--test", f"{NEW}@cgroup.memory.max=256K", "--seeds", "1", "-w", f"script:{seen}")
+    assert "its cgroup ran out of memory" in lab.refused(4, *words)
 
 
-MOUNTED = """#!/bin/sh
+MOUNTED = """\
 set -e
 there=$(grep ' /tmp ' /proc/mounts | tail -n 1 | cut -d ' ' -f 3)
 place=0
@@ -120,11 +113,9 @@ printf '{"metrics": {"place": %s, "kept": %s}}' "$place" "$(grep -c kept /tmp/fi
     f"{NEW}@mount.fs=btrfs", f"{NEW}@mount.fs=tmpfs"
 )])  # fmt: skip
 def test_a_file_system_is_mounted_where_programs_write(lab: Lab, base: str, test: str) -> None:
-    script = lab.home / "mounted.sh"
-    script.write_text(MOUNTED)
-    script.chmod(0o755)
-    document = lab.json("ab", "--base", base, "--test", test, "--seeds", "1", "-w", f"script:{script}")
-    found = {metric["name"]: (*metric["base"], *metric["test"]) for metric in document["cases"][0]["metrics"]}
+    script = program(lab.home / "mounted.sh", MOUNTED)
+    document = lab.ab(base, test, "--seeds", "1", "-w", f"script:{script}")
+    found = {name: (*metric["base"], *metric["test"]) for name, metric in metrics(document).items()}
     kinds = ["btrfs", "ext4", "tmpfs", "xfs"]
     assert found["place"] == tuple(kinds.index(spec.rpartition("=")[2]) for spec in (base, test))
     assert found["kept"] == (1, 1)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import NEW, OLD, Lab
+from ..fakes.processes import program
+from .conftest import NEW, OLD, Lab, metrics
 
 pytestmark = [pytest.mark.guest, pytest.mark.smoke]
 
@@ -42,14 +43,13 @@ def test_a_case_that_fails_costs_itself(lab: Lab, measured: tuple[int, Any, str]
 
 def test_the_kernels_share_decides_and_the_programs_own_code_is_named(measured: tuple[int, Any, str]) -> None:
     _, document, _ = measured
-    case = document["cases"][0]
-    metrics = {metric["name"]: metric for metric in case["metrics"]}
-    assert metrics["kernel_cycles"]["primary"]
-    own = metrics["user_instructions"]["base"]
+    found = metrics(document, "compare")
+    assert found["kernel_cycles"]["primary"]
+    own = found["user_instructions"]["base"]
     assert max(own) > 1.05 * min(own), "the seed moves the string"
-    kernel = metrics["kernel_cycles"]["base"]
+    kernel = found["kernel_cycles"]["base"]
     assert statistics.pstdev(kernel) < 0.005 * statistics.fmean(kernel), "and not the kernel"
-    (note,) = [note for note in case["notes"] if "depends on the seed" in note]
+    (note,) = [note for note in document["cases"][0]["notes"] if "depends on the seed" in note]
     assert "strcmp" in note
 
 
@@ -66,14 +66,11 @@ def test_work_that_follows_the_clock_is_refused(lab: Lab) -> None:
     said = lab.refused(2, "ab", "--base", NEW, "--test", NEW, "-w", str(race))
     assert "race:race does as much work as the clock lets it" in said
     (race / "workload.toml").write_text((race / "workload.toml").read_text().replace("vcpus", "clocked = true\nvcpus"))
-    assert lab.json("ab", "--base", NEW, "--test", NEW, "-w", str(race), "--seeds", "1")["cases"]
+    assert lab.ab(NEW, NEW, "-w", str(race), "--seeds", "1")["cases"]
 
 
 def test_a_program_without_marks_has_windows(lab: Lab) -> None:
-    script = lab.home / "pipe.sh"
-    script.write_text("#!/bin/sh\nseq 200 | wc -l > /dev/null\n")
-    script.chmod(0o755)
-    document = lab.json("ab", "--base", NEW, "--test", NEW, "-w", f"script:{script}")
+    document = lab.ab(NEW, NEW, "-w", f"script:{program(lab.home / 'pipe.sh', 'seq 200 | wc -l > /dev/null')}")
     assert document["verdict"] == "same" and document["seeds"] == [1, 2, 3]
     folder = lab.home / ".local/share/kernel-ab-lab/results" / document["result"]
     runs = [json.loads(path.read_text()) for path in (folder / "runs").iterdir()]

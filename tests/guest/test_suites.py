@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.smoke]
 
 
 def test_the_quick_suite_between_two_packages(lab: Lab) -> None:
-    document = lab.json("ab", "--base", OLD, "--test", NEW, "--suite", "quick", "--seeds", "1")
+    document = lab.ab(OLD, NEW, "--suite", "quick", "--seeds", "1")
     assert document["suite"] == "quick" and len(document["cases"]) == 20
     assert not [case["case"] for case in document["cases"] if case["failed"]]
     assert {case["verdict"] for case in document["cases"]} == {"unknown"}, "one seed decides nothing"

@@ -16,7 +16,7 @@ def test_every_case_that_needs_no_more_runs_on_the_smallest_kernel_or_says_what_
     # The others would have the lab build another kernel.
     syscalls = selection.load("syscalls")
     names = ",".join(case.name for case in syscalls.cases if not syscalls.kconfig_of(case))
-    document = story.json("ab", "--base", FIX, "--test", FIX, "-w", f"syscalls:{names}", "--seeds", "1")
+    document = story.ab(FIX, FIX, "-w", f"syscalls:{names}", "--seeds", "1")
     # Guard regions are of v6.13.
     lacking = [(case["case"], case["failed"]["kind"]) for case in document["cases"] if case["failed"]]
     assert lacking == [("madvise-guard", "unsupported")]
@@ -30,7 +30,7 @@ def test_every_case_that_needs_no_more_runs_on_the_smallest_kernel_or_says_what_
 
 @pytest.mark.network
 def test_every_case_runs_on_a_distributors_kernel(lab: Lab) -> None:
-    document = lab.json("ab", "--base", "deb:6.1", "--test", "deb:6.12", "-w", "syscalls")
+    document = lab.ab("deb:6.1", "deb:6.12", "-w", "syscalls")
     # Guard regions are of v6.13.
     assert [case["case"] for case in document["cases"] if case["failed"]] == ["madvise-guard"]
     found = verdicts(document)
@@ -68,8 +68,8 @@ def require_agreement(document: Any) -> int:
 def test_what_a_seed_places_elsewhere_moves_no_case(lab: Lab) -> None:
     # The greatest difference between seeds, in percent. The operations of vfork-exec are not all of one kind.
     most = {"posix-mq": 0.5, "madvise-remove": 0.5, "madvise-pageout": 0.5, "vfork-exec": 1.0}
-    arms = ("--base", "deb:6.12", "--test", "deb:trixie-backports/6.16")
-    document = lab.json("ab", *arms, "-w", f"syscalls:{','.join(most)}", "--seeds", "3")
+    words = ("-w", f"syscalls:{','.join(most)}", "--seeds", "3")
+    document = lab.ab("deb:6.12", "deb:trixie-backports/6.16", *words)
     apart = {
         (case["case"], arm): 100 * (max(metric[arm]) / min(metric[arm]) - 1)
         for case in document["cases"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import FIX, NEW, Lab, samples
+from .conftest import FIX, NEW, Lab, metrics
 
 pytestmark = pytest.mark.guest
 
@@ -18,13 +18,12 @@ def toucher(lab: Lab) -> Path:
 
 
 def numbers(document: object, case: str) -> dict[str, tuple[list[float], list[float]]]:
-    found = samples(document)
-    return {name.removeprefix(f"{case}."): pair for name, pair in found.items() if name.startswith(f"{case}.")}
+    """The samples of a case in both arms, by metric."""
+    return {name: (metric["base"], metric["test"]) for name, metric in metrics(document, case).items()}
 
 
 def test_a_folder_of_the_users_is_compiled_run_and_read(lab: Lab, toucher: Path) -> None:
-    arms = ("--base", NEW, "--test", f"{NEW}@env.PAGES=500", "--seeds", "1")
-    document = lab.json("ab", *arms, "-w", f"{toucher}:well,other")
+    document = lab.ab(NEW, f"{NEW}@env.PAGES=500", "--seeds", "1", "-w", f"{toucher}:well,other")
     for case in ("well", "other"):
         found = numbers(document, case)
         assert found["touched"] == ([300], [500])
@@ -43,7 +42,7 @@ JOB = "[mine]\nfilename=/dev/nullb0\nallow_file_create=0\nioengine=psync\ndirect
 def test_a_job_file_of_the_users_is_run_as_often_as_it_says(story: Lab) -> None:
     job = story.home / "My job, 64k.fio"
     job.write_text(JOB)
-    one = story.json("ab", "--base", FIX, "--test", FIX, "--seeds", "2", "-w", f"fio:{job}")
+    one = story.ab(FIX, FIX, "--seeds", "2", "-w", f"fio:{job}")
     found = numbers(one, "my-job-64k")
     assert found["ios"] == ([500, 500], [500, 500]) and found["iops"][0] == found["iops"][1]
     assert one["environment"]["guests"]["fio"]["cmdline"][0] == "null_blk.queue_mode=2"
@@ -52,18 +51,17 @@ def test_a_job_file_of_the_users_is_run_as_often_as_it_says(story: Lab) -> None:
 
 
 def test_a_stressor_by_name_and_one_that_does_not_exist(lab: Lab) -> None:
-    arms = ("--base", NEW, "--test", NEW, "--seeds", "1")
-    found = numbers(lab.json("ab", *arms, "-w", "stress-ng:msync"), "msync")
+    found = numbers(lab.ab(NEW, NEW, "--seeds", "1", "-w", "stress-ng:msync"), "msync")
     assert found["bogo_ops"] == ([20], [20]) and found["cycles_per_op"][0][0] > 0
     assert found["bogo_rate"][0] == found["bogo_rate"][1]
-    said = lab.refused(2, "ab", *arms, "-w", "stress-ng:msnyc")
+    said = lab.refused(2, "ab", "--base", NEW, "--test", NEW, "-w", "stress-ng:msnyc")
     assert "has no case 'msnyc'; did you mean msync" in said
 
 
 def test_a_script_of_the_users_prints_its_metrics(lab: Lab) -> None:
     script = lab.home / "count.sh"
     script.write_text("""#!/bin/sh\nseq 1 300 | sort -r | wc -l | sed 's/.*/{"metrics": {"lines": &}}/'\n""")
-    document = lab.json("ab", "--base", NEW, "--test", NEW, "--seeds", "1", "-w", f"script:{script}")
+    document = lab.ab(NEW, NEW, "--seeds", "1", "-w", f"script:{script}")
     found = numbers(document, "count")
     assert found["lines"] == ([300], [300]) and found["elapsed"][0][0] > 1_000_000
     script.write_text("#!/usr/bin/nothing\n")
