@@ -26,14 +26,15 @@ from lab.guests.hardware import (
     Machine,
     Number,
     Overlap,
+    Prefetch,
     Reading,
     Tlb,
 )
 from lab.guests.native import Samples
 from lab.guests.reach import Reach, TlbFit, Unclear, crossing, fit_strings, fit_tlb
 
+T = TypeVar("T")
 V = TypeVar("V", Array, Cache, Divisor, Number, Cost)
-
 
 _PAGE_KIB = 4
 
@@ -67,19 +68,28 @@ class _Fit:
     reasons: dict[str, str] = field(default_factory=dict)
     measured: dict[str, Reading] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    small_pages: float = 0  # that the first level of the TLB holds
+
+    def cycles(self, name: str) -> float:
+        """A cost as found so far, or that of the base machine."""
+        found: Cost = self.costs.get(name) or getattr(self.base.cost, name)
+        return found.cycles
+
+    def from_base(self, value: V, reason: str) -> V:
+        """A value of the base machine, with the reason in its source."""
+        return msgspec.structs.replace(value, source=f"from {self.base.name}: {reason} ({value.source})")
 
     def cost(self, name: str, cycles: float, words: str, *, estimate: bool = False) -> None:
         self.costs[name] = Cost(cycles=max(0.0, round(cycles, 3)), source=f"measured here: {words}", estimate=estimate)
 
-    def attempt(self, names: Sequence[str], step: Callable[[], None]) -> None:
-        """Take a step; if the samples do not give it, the named values stay the base machine's."""
+    def attempt(self, names: Sequence[str], step: Callable[[], T]) -> T | None:
+        """Take a step; if the samples do not give it, None, and the named values stay the base machine's."""
         try:
-            step()
+            return step()
         except Unclear as error:
             for name in names:
                 self.reasons.setdefault(name, str(error))
             self.notes.append(f"{', '.join(names)}: {error}; taken from {self.base.name}")
+            return None
 
     def keep(self, name: str, reading: Reading) -> None:
         self.measured[name] = Reading(
@@ -111,30 +121,29 @@ def fit(
         state.notes.append(
             f"another thread used the core nearly all the time, and values may be too high: {', '.join(shared)}"
         )
-    tlb = _tlb(state)
+    small = state.attempt(["stlb_hit", "dtlb_4k", "stlb"], lambda: _small_pages(state))
+    huge = state.attempt(["dtlb_2m"], lambda: _huge_pages(state, small))
     state.attempt(["instruction"], lambda: _instruction(state))
     state.attempt(["l2_hit"], lambda: _l2(state))
-    state.attempt(["llc_hit"], lambda: _llc(state))
+    state.attempt(["llc_hit"], lambda: _llc(state, small))
     state.attempt(["memory"], lambda: _memory(state))
-    state.attempt(["walk_4k", "walk_fetch"], lambda: _walk_4k(state, tlb))
+    state.attempt(["walk_4k", "walk_fetch"], lambda: _walk_4k(state, small))
     state.attempt(["walk_2m"], lambda: _walk_2m(state))
     state.attempt(["prefetched"], lambda: _stream(state))
     state.attempt(["rep_start", "rep_long", "rep_byte", "rep_line", "rep_memory"], lambda: _strings(state))
     _classes(state)
     _kernel(state)
     state.attempt(["move"], lambda: _move(state))
-    overlap = _overlap(state)
+    overlap = state.attempt(["overlap"], lambda: _overlap(state))
     flush = _flush(state)
     machine = Machine(
         schema=1,
         name=name,
         description=f"{host.cpu}, as measured on Linux {host.kernel}" + (" in a guest" if host.guest else ""),
-        tlb=_tlb_arrays(state, tlb),
-        cache=_caches(state),
-        prefetch=msgspec.structs.replace(
-            base.prefetch, streams=_from_base(base, base.prefetch.streams, "not measured")
-        ),
-        overlap=overlap,
+        tlb=_tlb_arrays(state, small, huge),
+        cache=Caches(**{level: _cache(state, level) for level in Caches.__struct_fields__}),
+        prefetch=Prefetch(streams=state.from_base(base.prefetch.streams, "not measured")),
+        overlap=Overlap(misses=overlap or state.from_base(base.overlap.misses, state.reasons["overlap"])),
         cost=_all_costs(state),
         clock=Clock(ghz=round(clock.value, 3), source=f"measured here: {clock.low:.3f} to {clock.high:.3f}"),
         host=host,
@@ -163,7 +172,7 @@ def _l1(state: _Fit) -> Reading:
     return _near(state.samples, "chase", 0, _bytes_of(state, "l1d") * 0.75)
 
 
-def _split(state: _Fit) -> str:
+def _split(state: _Fit, small: TlbFit | None) -> str:
     """The reason why huge pages miss the TLB as small ones do, if they do.
 
     If the hypervisor maps huge pages by small ones, a chain through more than the first level of the TLB reaches
@@ -172,7 +181,7 @@ def _split(state: _Fit) -> str:
     if state.samples.facts.get("huge_bytes", 0) < state.samples.facts.get("arena_bytes", 1):
         return "huge pages are not available"
     l1d, l2 = _bytes_of(state, "l1d"), _bytes_of(state, "l2")
-    reach = (state.small_pages or state.base.tlb.dtlb_4k.entries) * _PAGE_KIB * 1024
+    reach = (small.first.value if small else state.base.tlb.dtlb_4k.entries) * _PAGE_KIB * 1024
     try:
         within = _near(state.samples, "chase", 2 * l1d, min(reach, l2 / 2) * 0.95).value
         beyond = _near(state.samples, "chase", 1.6 * reach, l2 / 2).value
@@ -180,11 +189,6 @@ def _split(state: _Fit) -> str:
         return ""
     split = beyond - within > 0.2 * state.base.cost.stlb_hit.cycles
     return "the hypervisor maps huge pages by small ones" if split else ""
-
-
-def _second_level(state: _Fit) -> float:
-    """The cost of a second-level TLB hit, if chains through huge pages have it."""
-    return (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles if _split(state) else 0.0
 
 
 def _l2(state: _Fit) -> None:
@@ -199,13 +203,18 @@ def _l2(state: _Fit) -> None:
     )
 
 
-def _llc(state: _Fit) -> None:
+def _llc(state: _Fit, small: TlbFit | None) -> None:
     l2, llc = _bytes_of(state, "l2"), _bytes_of(state, "llc")
     points = state.samples.over("chase_refilled")
     series = next((series for size, series in points.items() if 4 * l2 <= size <= llc), None)
     if series is None:
         raise Unclear("no size was measured that only this level holds")
-    reading, first, extra = series.reading(), _l1(state).value, _second_level(state)
+    # Chains through huge pages hit the second level of the TLB, if these are split.
+    reading, first, extra = (
+        series.reading(),
+        _l1(state).value,
+        state.cycles("stlb_hit") if _split(state, small) else 0.0,
+    )
     if reading.high > 2 * reading.value:
         raise Unclear(f"its latency went from {reading.low:.0f} to {reading.high:.0f} cycles: others fill it")
     state.keep("llc_cycles", reading)
@@ -263,32 +272,24 @@ def _tlb_points(samples: Samples, name: str) -> list[tuple[int, float]]:
     return [(x, pages[x].value - dense[x].value) for x in sorted(pages) if x in dense]
 
 
-def _tlb(state: _Fit) -> dict[str, TlbFit]:
-    fits: dict[str, TlbFit] = {}
-
-    def small() -> None:
-        # More lines on pages anywhere do not fit L2 well.
-        most = 0.33 * _bytes_of(state, "l2") / 64
-        points = [(x, value) for x, value in _tlb_points(state.samples, "tlb_4k") if x <= most]
-        found = fits["4k"] = fit_tlb(points)
-        state.small_pages = found.first.value
-        state.cost("stlb_hit", found.hit, f"pages of 4 KiB, one line of each, from {found.first.high} pages on")
-
-    def huge() -> None:
-        if reason := _split(state):
-            raise Unclear(reason)
-        fits["2m"] = fit_tlb(_tlb_points(state.samples, "tlb_2m"))
-
-    state.attempt(["stlb_hit", "dtlb_4k", "stlb"], small)
-    state.attempt(["dtlb_2m"], huge)
-    return fits
+def _small_pages(state: _Fit) -> TlbFit:
+    # More lines on pages anywhere do not fit L2 well.
+    most = 0.33 * _bytes_of(state, "l2") / 64
+    found = fit_tlb([(x, value) for x, value in _tlb_points(state.samples, "tlb_4k") if x <= most])
+    state.cost("stlb_hit", found.hit, f"pages of 4 KiB, one line of each, from {found.first.high} pages on")
+    return found
 
 
-def _walk_4k(state: _Fit, fits: dict[str, TlbFit]) -> None:
-    found = fits.get("4k")
+def _huge_pages(state: _Fit, small: TlbFit | None) -> TlbFit:
+    if reason := _split(state, small):
+        raise Unclear(reason)
+    return fit_tlb(_tlb_points(state.samples, "tlb_2m"))
+
+
+def _walk_4k(state: _Fit, found: TlbFit | None) -> None:
     if found is None or found.walk is None or found.second is None:
         raise Unclear("the reach of the second-level TLB is unclear")
-    fetch = (state.costs.get("l2_hit") or state.base.cost.l2_hit).cycles
+    fetch = state.cycles("l2_hit")
     state.cost("walk_fetch", fetch, "l2_hit: the entries of so many pages are in L2")
     pages = [series.reading() for x, series in state.samples.over("tlb_4k").items() if x >= found.second.high]
     low, high = (statistics.median(getattr(one, end) / one.value for one in pages) for end in ("low", "high"))
@@ -306,39 +307,37 @@ def _flush(state: _Fit) -> Flush | None:
         return None
     page = ((flush[far].value - none[far].value) - (flush[near].value - none[near].value)) / (far - near)
     state.keep("flush_page_cycles", Reading(value=page, low=page, high=page))
-    hit = (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles
-    return Flush(all=page > hit, source=f"measured here: {page:.1f} cycles for each other page that the TLB holds")
+    every = page > state.cycles("stlb_hit")
+    return Flush(all=every, source=f"measured here: {page:.1f} cycles for each other page that the TLB holds")
 
 
 def _walk_2m(state: _Fit) -> None:
     reading, first = state.samples.one("conflict_2m").reading(), _l1(state).value
-    hit = (state.costs.get("stlb_hit") or state.base.cost.stlb_hit).cycles
-    fetch = (state.costs.get("walk_fetch") or state.base.cost.walk_fetch).cycles
+    hit, fetch = state.cycles("stlb_hit"), state.cycles("walk_fetch")
     walk = reading.value - first - hit
     if walk < hit:
         raise Unclear("huge pages that should not fit the TLB do")
     state.cost("walk_2m", walk - fetch, _words(reading, "huge pages of one set, less L1d, stlb_hit and walk_fetch"))
 
 
-def _tlb_arrays(state: _Fit, fits: dict[str, TlbFit]) -> Tlb:
+def _tlb_arrays(state: _Fit, small: TlbFit | None, huge: TlbFit | None) -> Tlb:
     base = state.base.tlb
-    small, huge = fits.get("4k"), fits.get("2m")
     unclear = state.reasons.get("dtlb_4k", "not measured")
     return Tlb(
         dtlb_4k=_array(state, base.dtlb_4k, small.first if small else None, unclear),
         stlb=_array(state, base.stlb, small.second if small else None, unclear),
         dtlb_2m=base.dtlb_2m
         and _array(state, base.dtlb_2m, huge.first if huge else None, state.reasons.get("dtlb_2m", "not measured")),
-        itlb_4k=_from_base(state.base, base.itlb_4k, "not measured"),
-        itlb_2m=base.itlb_2m and _from_base(state.base, base.itlb_2m, "not measured"),
-        istlb=base.istlb and _from_base(state.base, base.istlb, "not measured"),
+        itlb_4k=state.from_base(base.itlb_4k, "not measured"),
+        itlb_2m=base.itlb_2m and state.from_base(base.itlb_2m, "not measured"),
+        istlb=base.istlb and state.from_base(base.istlb, "not measured"),
     )
 
 
 def _array(state: _Fit, base: Array, reach: Reach | None, reason: str) -> Array:
     """An array of the base machine's if the measured reach agrees, else one of as many entries as measured."""
     if reach is None:
-        return _from_base(state.base, base, reason)
+        return state.from_base(base, reason)
     words = f"measured here: reach between {reach.low} and {reach.high} pages"
     if reach.agrees_with(base.entries):
         return msgspec.structs.replace(
@@ -352,19 +351,15 @@ def _array(state: _Fit, base: Array, reach: Reach | None, reason: str) -> Array:
 # --- caches ---
 
 
-def _caches(state: _Fit) -> Caches:
-    return Caches(**{level: _cache(state, level) for level in ("l1i", "l1d", "l2", "llc")})
-
-
 def _cache(state: _Fit, level: str) -> Cache:
     """The capacity that CPUID reports, beside the capacity that a chain of loads finds."""
     base: Cache = getattr(state.base.cache, level)
     if level not in state.caches:
-        return _from_base(state.base, base, "the kernel does not show what CPUID reports")
+        return state.from_base(base, "the kernel does not show what CPUID reports")
     kib, ways = state.caches[level]
     source = f"CPUID: {kib} KiB, {ways} ways"
     if kib * 16 % ways:
-        return _from_base(state.base, base, f"CPUID reports {ways} ways of {kib} KiB")
+        return state.from_base(base, f"CPUID reports {ways} ways of {kib} KiB")
     if level == "l1i":
         return Cache(kib=kib, ways=ways, source=f"{source}; not measured")
     try:
@@ -388,8 +383,7 @@ def _cache(state: _Fit, level: str) -> Cache:
 def _capacity(state: _Fit, level: str) -> Reach:
     """The size at which a chain of loads has half left a level for the next one."""
     names = {"l1d": ("l2_hit",), "l2": ("l2_hit", "llc_hit"), "llc": ("llc_hit", "memory")}[level]
-    found = [(state.costs.get(name) or getattr(state.base.cost, name)).cycles for name in names]
-    middle = _l1(state).value + (found[0] / 2 if level == "l1d" else sum(found) / 2)
+    middle = _l1(state).value + sum(map(state.cycles, names)) / 2
     points = [(x, series.value) for x, series in sorted(state.samples.over("chase").items())]
     return crossing(points, middle)
 
@@ -398,7 +392,7 @@ def _capacity(state: _Fit, level: str) -> Reach:
 
 
 def _classes(state: _Fit) -> None:
-    plain = (state.costs.get("instruction") or state.base.cost.instruction).cycles
+    plain = state.cycles("instruction")
 
     def among(name: str, instructions: int = 1) -> Reading:
         """The cycles that an instruction adds to plain ones around it."""
@@ -486,7 +480,7 @@ def _classes(state: _Fit) -> None:
 
 def _strings(state: _Fit) -> None:
     """Starts of short and long strings, bytes of long ones, and lines that are further away than L1d."""
-    plain = (state.costs.get("instruction") or state.base.cost.instruction).cycles
+    plain = state.cycles("instruction")
     near = _bytes_of(state, "l1d") // 4
     short: list[float] = []
     points: list[tuple[int, float]] = []
@@ -518,27 +512,20 @@ def _strings(state: _Fit) -> None:
     state.cost("rep_memory", (fresh.value - start - byte * _PAGE_KIB * 1024) / lines_of_page, words)
 
 
-def _overlap(state: _Fit) -> Overlap:
+def _overlap(state: _Fit) -> Divisor:
     """Misses that overlap if some 40 plain instructions lie between two."""
-    base = state.base
-    found: list[Divisor] = []
-
-    def apart() -> None:
-        cached, waiting, independent = (
-            state.samples.one(f"apart_{name}").value for name in ("cached", "waiting", "independent")
-        )
-        if independent <= cached or waiting <= independent:
-            raise Unclear("independent misses take as long as dependent ones")
-        value = (waiting - cached) / (independent - cached)
-        state.keep("overlap_apart_misses", Reading(value=value, low=value, high=value))
-        chains = {x: series.value for x, series in state.samples.over("chains").items()}
-        most = max(chains.get(1, 0.0) / value for value in chains.values())
-        state.keep("overlap_chains_misses", Reading(value=most, low=most, high=most))
-        source = f"measured here: {value:.2f} with 40 plain instructions between two; {most:.1f} with none"
-        found.append(Divisor(count=min(64, max(1, round(value))), source=source))
-
-    state.attempt(["overlap"], apart)
-    return Overlap(misses=found[0] if found else _from_base(base, base.overlap.misses, state.reasons["overlap"]))
+    cached, waiting, independent = (
+        state.samples.one(f"apart_{name}").value for name in ("cached", "waiting", "independent")
+    )
+    if independent <= cached or waiting <= independent:
+        raise Unclear("independent misses take as long as dependent ones")
+    value = (waiting - cached) / (independent - cached)
+    state.keep("overlap_apart_misses", Reading(value=value, low=value, high=value))
+    chains = {x: series.value for x, series in state.samples.over("chains").items()}
+    most = max(chains.get(1, 0.0) / value for value in chains.values())
+    state.keep("overlap_chains_misses", Reading(value=most, low=most, high=most))
+    source = f"measured here: {value:.2f} with 40 plain instructions between two; {most:.1f} with none"
+    return Divisor(count=min(64, max(1, round(value))), source=source)
 
 
 def _kernel(state: _Fit) -> None:
@@ -572,7 +559,7 @@ def _coherence(state: _Fit) -> Coherence | None:
     if move := state.costs.get("move"):
         return Coherence(move=move)
     base = state.base.coherence
-    return base and Coherence(move=_from_base(state.base, base.move, state.reasons["move"]))
+    return base and Coherence(move=state.from_base(base.move, state.reasons["move"]))
 
 
 def _all_costs(state: _Fit) -> Costs:
@@ -588,10 +575,5 @@ def _all_costs(state: _Fit) -> Costs:
                 reason = "not measurable from user space"
             elif name in _CALIBRATED:
                 reason = "not calibrated from [measured] yet"
-            values[name] = _from_base(state.base, base, reason)
+            values[name] = state.from_base(base, reason)
     return Costs(**values)
-
-
-def _from_base(base: Machine, value: V, reason: str) -> V:
-    """A value of the base machine, with the reason in its source."""
-    return msgspec.structs.replace(value, source=f"from {base.name}: {reason} ({value.source})")
