@@ -102,27 +102,14 @@ _INSTRUCTIONS: dict[Measures, str] = {"all": "instructions_per_op", "kernel": "k
 _COUNTS = {cycles: _INSTRUCTIONS[measures] for (measures, _), cycles in _CYCLES.items()}
 _MEAN_CYCLES = {count: _CYCLES[measures, "mean"] for measures, count in _INSTRUCTIONS.items()}
 
-# The plugin's counters that a metric is the sum of.
-_SUMS = {
-    "string_bytes": ("string_bytes",),
-    "loads": ("loads",),
-    "stores": ("stores",),
-    "dtlb_misses": ("dtlb_walks_4k", "dtlb_walks_2m"),
-    "dtlb_l1_misses": ("dtlb_l1_misses",),
-    "itlb_misses": ("itlb_walks",),
-    "l1i_misses": ("l1i_misses",),
-    "fetch_stalls": ("fetch_stalls",),
-    "l1d_misses": ("l1d_misses",),
-    "l2_misses": ("l2_misses",),
-    "llc_misses": ("llc_misses",),
-    "atomics": ("atomics",),
-    "mispredictions": ("mispredictions",),
-    "exceptions": ("exceptions",),
-    "cr3_writes": ("cr3_writes",),
-    "invlpgs": ("invlpgs",),
-    "tlb_invalidations": ("tlb_invalidations",),
-    "zeroed_lines": ("zeroed_lines",),
-}
+# Metrics that are counters of the plugin, by the same names unless `_SUMS` says otherwise.
+_COUNTED = (
+    "string_bytes", "loads", "stores", "dtlb_misses", "dtlb_l1_misses", "itlb_misses", "l1i_misses", "fetch_stalls",
+    "l1d_misses", "l2_misses", "llc_misses", "atomics", "mispredictions", "exceptions", "cr3_writes", "invlpgs",
+    "tlb_invalidations", "zeroed_lines",
+)  # fmt: skip
+_WALKS = ("dtlb_walks_4k", "dtlb_walks_2m")
+_SUMS = {"dtlb_misses": _WALKS, "itlb_misses": ("itlb_walks",)}
 
 WHOLE = ("deferred_cycles", "guest_time", "waited")
 """The metrics of the whole cost of a case beside the caller's: the work that it leaves to others, and its time."""
@@ -199,9 +186,15 @@ def summarize(windows: Sequence[Window], counted: float | None = None, *, center
     values["instructions_per_op"] = sum(spent.instructions for spent in own) / count
     values["kernel_instructions"] = sum(spent.kernel["instructions"] for spent in own) / count
     values["user_instructions"] = sum(spent.user["instructions"] for spent in own) / count
-    for name, counters in _SUMS.items():
-        _sum(values, name, counters, [mode for spent in own for mode in (spent.user, spent.kernel)], count)
-    _sum(values, "user_dtlb_misses", _SUMS["dtlb_misses"], [spent.user for spent in own], count)
+    for name in _COUNTED:
+        _sum(
+            values,
+            name,
+            _SUMS.get(name, (name,)),
+            [mode for spent in own for mode in (spent.user, spent.kernel)],
+            count,
+        )
+    _sum(values, "user_dtlb_misses", _WALKS, [spent.user for spent in own], count)
     values["counted_operations"] = count
     if windows and windows[0].of_vcpus:
         values |= _met(windows, count)
@@ -395,17 +388,19 @@ def prices_of(machine: Machine) -> dict[str, int]:
 
 def price(event: str, prices: Prices) -> int:
     """The price of an event. The plugin has the same prices (`set_prices` in machines/plugin/machine.c)."""
-    if event.startswith(_OVERLAPPED):
-        return prices[event.removeprefix(_OVERLAPPED)] // prices["overlap"]
-    if event == "waited_prefetched":
-        return prices["prefetched"] * prices["overlap"]
-    if event == "fetch_l2_hit":
-        return prices["l2_hit"]
-    if event == "byte_of_line":
-        return prices["rep_memory"] // _LINE
     if event in ("queued", "slept"):  # thousandths of cycles
         return 1
-    return prices[event]
+    cost = prices[_cost_of(event)]
+    if event.startswith(_OVERLAPPED):
+        return cost // prices["overlap"]
+    if event == "waited_prefetched":
+        return cost * prices["overlap"]
+    return cost // _LINE if event == "byte_of_line" else cost
+
+
+def _cost_of(event: str) -> str:
+    """The cost that an event's price follows from, besides `overlap`."""
+    return _COSTS.get(event) or event.removeprefix(_OVERLAPPED)
 
 
 def cycles(events: Mapping[str, float], prices: Prices) -> float:
@@ -435,11 +430,9 @@ Box = Mapping[str, tuple[int, int]]
 
 def box_of(machine: Machine) -> dict[str, tuple[int, int]]:
     """The ranges of a machine's prices."""
-    ranges = {name: cost.range for name, cost in machine.cost.given().items()}
+    given = machine.cost.given() | ({"move": machine.coherence.move} if machine.coherence else {})
+    ranges = {name: cost.range for name, cost in given.items()}
     box = {name: (round(low * _MILLI), round(high * _MILLI)) for name, (low, high) in ranges.items()}
-    if machine.coherence:
-        low, high = machine.coherence.move.range
-        box["move"] = (round(low * _MILLI), round(high * _MILLI))
     return {**box, "overlap": machine.overlap.misses.range}
 
 
@@ -474,11 +467,6 @@ def _overlaps(events: Sequence[str], prices: Prices, box: Box) -> Sequence[int]:
         return [prices["overlap"]]
     low, high = box["overlap"]
     return range(low, high + 1)
-
-
-def _cost_of(event: str) -> str:
-    """The cost that an event's price follows from, besides `overlap`."""
-    return _COSTS.get(event) or event.removeprefix(_OVERLAPPED)
 
 
 def _farthest(
