@@ -123,9 +123,14 @@ def memory_gb(root: Path) -> int:
     return round(_meminfo_kb(root, "MemTotal") / 2**20)
 
 
+def available_mb(root: Path = _ROOT) -> int:
+    """Memory that programs can have."""
+    return _meminfo_kb(root, "MemAvailable") >> 10
+
+
 def require_memory(memory_mb: int, guests: int, root: Path = _ROOT) -> None:
     """Refuse guests that the host has no memory for: all of it is allocated before they start."""
-    have, need = _meminfo_kb(root, "MemAvailable") >> 10, memory_mb * guests
+    have, need = available_mb(root), memory_mb * guests
     if have < need + _SPARE_MB:
         who = f"{guests} guests at once need" if guests > 1 else "the guest needs"
         raise HostFailed(f"{who} {need} MiB of memory, and {have} MiB are available", hint="free some")
@@ -402,11 +407,15 @@ class Watch:
         throttled = None
         if before.throttles is not None and after.throttles is not None:
             throttled = after.throttles - before.throttles
-        return _round_host(
-            steal=max(0.0, steal_s / guests_s) if guests_s > 0 else 0.0,
-            load=max(0.0, work_s / wall_s),
+        steal = max(0.0, steal_s / guests_s) if guests_s > 0 else 0.0
+        load = max(0.0, work_s / wall_s)
+        suspended_s = max(0.0, after.clocks.boot_s - before.clocks.boot_s - wall_s)
+        return RoundHost(
+            steal=round(steal, 5),
+            load=round(load, 3),
             throttled=throttled,
-            suspended_s=max(0.0, after.clocks.boot_s - before.clocks.boot_s - wall_s),
+            suspended_s=round(suspended_s, 3),
+            reasons=list(_reasons(steal, load, throttled, suspended_s)),
         )
 
     def _look(self) -> _Moment:
@@ -427,21 +436,12 @@ class _Moment(NamedTuple):
     throttles: int | None
 
 
-def _round_host(*, steal: float, load: float, throttled: int | None, suspended_s: float) -> RoundHost:
-    def reasons() -> Iterator[str]:
-        if steal > STEAL_LIMIT:
-            yield f"steal {100 * steal:.1f} % (limit {100 * STEAL_LIMIT:g} %)"
-        if load > LOAD_LIMIT:
-            yield f"others kept {load:.1f} CPUs busy (limit {LOAD_LIMIT:g})"
-        if throttled:
-            yield f"CPUs were slowed down for heat {throttled} times"
-        if suspended_s > SUSPENDED_LIMIT_S:
-            yield f"the host was suspended for {suspended_s:.0f} s"
-
-    return RoundHost(
-        steal=round(steal, 5),
-        load=round(load, 3),
-        throttled=throttled,
-        suspended_s=round(suspended_s, 3),
-        reasons=list(reasons()),
-    )
+def _reasons(steal: float, load: float, throttled: int | None, suspended_s: float) -> Iterator[str]:
+    if steal > STEAL_LIMIT:
+        yield f"steal {100 * steal:.1f} % (limit {100 * STEAL_LIMIT:g} %)"
+    if load > LOAD_LIMIT:
+        yield f"others kept {load:.1f} CPUs busy (limit {LOAD_LIMIT:g})"
+    if throttled:
+        yield f"CPUs were slowed down for heat {throttled} times"
+    if suspended_s > SUSPENDED_LIMIT_S:
+        yield f"the host was suspended for {suspended_s:.0f} s"

@@ -19,7 +19,7 @@ import msgspec
 from lab.core.errors import HostFailed, UserError
 from lab.core.process import run
 from lab.core.records import DAMAGED
-from lab.guests import hardware, topology
+from lab.guests import hardware, host, topology
 from lab.guests.hardware import Guest, Host, Reading
 from lab.guests.reach import Unclear, quantile
 from lab.guests.topology import HostCpu
@@ -128,8 +128,7 @@ class Samples:
 
     def one(self, name: str) -> Series:
         """A benchmark that is not over sizes; `Unclear` if it gave nothing."""
-        found = self.over(name)
-        return next(iter(found.values()))
+        return next(iter(self.over(name).values()))
 
     def over(self, name: str) -> dict[int, Series]:
         """A benchmark over sizes."""
@@ -137,11 +136,6 @@ class Samples:
         if not found:
             raise Unclear(self.missing.get(name, "every run was disturbed"))
         return found
-
-    @property
-    def used(self) -> list[float]:
-        """The clocks beside the samples that count."""
-        return [ghz for by_x in self.series.values() for series in by_x.values() for ghz in series.ghz]
 
     @property
     def shared(self) -> list[str]:
@@ -154,7 +148,7 @@ class Samples:
 
     def clock(self) -> Reading:
         """The clock of all runs that count; `HostFailed` if they give none."""
-        ranked = sorted(self.used)
+        ranked = sorted(ghz for by_x in self.series.values() for series in by_x.values() for ghz in series.ghz)
         if len(ranked) < 20 or len(self.shared) > len(self.series) / 2:
             raise HostFailed(
                 "measuring is hopeless: nearly every run was disturbed",
@@ -203,7 +197,7 @@ def measure(*, cpu: int | None, quick: bool) -> Samples:
     allowed = sorted(os.sched_getaffinity(0))
     if cpu is not None and cpu not in allowed:
         raise UserError(f"CPU {cpu} is not one that this process may use", hint=f"it may use {allowed}")
-    arena = _arena_mib(_available_mib(), quick=quick)
+    arena = _arena_mib(host.available_mb(), quick=quick)
     program = PROGRAM.obtain()
     chosen = _idlest(allowed) if cpu is None else cpu
     partner = _partner(chosen, topology.host_cpus(allowed))
@@ -238,13 +232,6 @@ def _arena_mib(available_mib: int, *, quick: bool) -> int:
     return arena
 
 
-def _available_mib() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) >> 10
-    raise HostFailed("/proc/meminfo does not say how much memory is free")
-
-
 def _idlest(allowed: Sequence[int]) -> int:
     """The CPU that was idle for longest during a quarter of a second."""
     before = _idle_ticks()
@@ -264,21 +251,15 @@ def _idle_ticks() -> dict[int, int]:
 def this_host() -> Host:
     """The host as the kernel describes it."""
     info = _cpuinfo()
-    flags = info.get("flags", "").split()
+    folder = Path("/sys/devices/system/cpu/vulnerabilities")
+    found = {path.name: path.read_text().strip() for path in sorted(folder.glob("*"))}
     return Host(
         architecture=platform.machine(),
         cpu=info.get("model name", "unknown"),
         kernel=platform.release(),
-        guest="hypervisor" in flags,
-        mitigations=_mitigations(),
+        guest="hypervisor" in info.get("flags", "").split(),
+        mitigations={name: text for name, text in found.items() if text != hardware.UNAFFECTED},
     )
-
-
-def _mitigations() -> dict[str, str]:
-    """The kernel's mitigation of each flaw that this CPU has."""
-    folder = Path("/sys/devices/system/cpu/vulnerabilities")
-    found = {path.name: path.read_text().strip() for path in sorted(folder.glob("*"))}
-    return {name: text for name, text in found.items() if text != "Not affected"}
 
 
 def nearest(known: Iterable[str]) -> str:
