@@ -76,24 +76,17 @@ def live_parameters() -> LiveMachine:
 
 
 def vng_argv(guest: LiveGuest) -> list[str]:
-    """The arguments of `vng`, without the program."""
-    return [
-        *vng_options(guest.accelerator, guest.qemu, guest.shape.smp, guest.memory_mb),
-        "--verbose",
-        *("--append", shlex.join(overridden(live_parameters().cmdline, guest.arguments))),
-        f"--qemu-opts={' '.join(qemu_options(guest))}",
-        *("--exec", "true"),
-    ]
-
-
-def vng_options(accelerator: Accelerator, qemu: str, cpus: str, memory_mb: int) -> list[str]:
-    """The options of all guests that `vng` starts: no network, no balloon, the image's root and never the host's."""
+    """The arguments of `vng`, without the program: no network, no balloon, the image's root and never the host's."""
     return [
         *("--run", f"./{KERNEL}", "--root", f"./{ROOT}", "--cwd", f"./{ROOT}", "--user", "root"),
         # The root's transport is not measured; a transport without a daemon on the host is the same everywhere.
         *("--force-9p", "--disable-microvm", "--disable-monitor"),
-        *(["--disable-kvm"] if accelerator == "tcg" else []),
-        *("--qemu", qemu, "--cpus", cpus, "--memory", f"{memory_mb}M"),
+        *(["--disable-kvm"] if guest.accelerator == "tcg" else []),
+        *("--qemu", guest.qemu, "--cpus", guest.shape.smp, "--memory", f"{guest.memory_mb}M"),
+        "--verbose",
+        *("--append", shlex.join(overridden(live_parameters().cmdline, guest.arguments))),
+        f"--qemu-opts={' '.join(qemu_options(guest))}",
+        *("--exec", "true"),
     ]
 
 
@@ -185,11 +178,6 @@ def vng_version() -> str:
         return ""
 
 
-def vng_environment(home: str) -> dict[str, str]:
-    """The environment of `vng`. home: a folder of its own, as the user's configuration is for other guests."""
-    return {**os.environ, "PATH": _search_path(), "HOME": home, "TMPDIR": home}
-
-
 def _search_path() -> str:
     """vng calls programs that are installed beside it."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
@@ -213,8 +201,10 @@ def _composed(argv: tuple[str, ...], kernel: Path, root: Path, timeout_s: float)
     with process.scratch("lab-vng-") as folder:
         link_files(folder, kernel, root)
         command = [find_vng(), "--dry-run", *argv]
+        # A home of its own: the user's configuration is for other guests.
+        env = {**os.environ, "PATH": _search_path(), "HOME": str(folder), "TMPDIR": str(folder)}
         try:
-            printed = process.run(command, cwd=folder, env=vng_environment(str(folder)), timeout_s=timeout_s)
+            printed = process.run(command, cwd=folder, env=env, timeout_s=timeout_s)
         except process.CommandFailed as error:
             raise HostFailed(f"vng cannot put a guest together: {error.message}", hint="run `lab doctor`") from error
         except process.TimedOut as error:
