@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -195,39 +195,28 @@ def parse(content: bytes) -> GuestReport:
     """Read a report. A cut last line is dropped; any other line that cannot be read raises `GuestFailed`."""
     report = GuestReport()
     pending: dict[str, list[str]] = {}  # by stream, the pieces of a line that the next record continues
-    ended_at: int | None = None
-    for number, (line, whole) in enumerate(_lines(content), start=1):
-        if ended_at is not None:
+    is_done = False
+    # One by one: a guest can write millions of lines.
+    for number, line in enumerate(io.BytesIO(content), start=1):
+        if is_done:
             raise _malformed(number, "there is more after the guest said it was done", line)
-        record = _decode(number, line, whole)
-        if record is None:
-            break
+        is_whole = line.endswith(b"\n")
+        try:
+            record = _decoder.decode(line)
+        except DAMAGED as error:
+            if not is_whole:
+                break
+            raise _malformed(number, str(error), line) from error
         if isinstance(record, _Done):
-            ended_at = number
-            report.complete = whole and record.lines == number - 1
+            is_done = True
+            report.complete = is_whole and record.lines == number - 1
         else:
             _add(report, record, pending, number, line)
     return report
 
 
-def _lines(content: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Each line, and whether its end arrived. One by one: a guest can write millions."""
-    for line in io.BytesIO(content):
-        yield line.rstrip(b"\r\n"), line.endswith(b"\n")
-
-
-def _decode(number: int, line: bytes, whole: bool) -> _Line | None:
-    try:
-        record: _Line = _decoder.decode(line)
-    except DAMAGED as error:
-        if not whole:
-            return None
-        raise _malformed(number, str(error), line) from error
-    return record
-
-
 def _malformed(number: int, why: str, line: bytes) -> GuestFailed:
-    shown = line[:80].decode("ascii", errors="backslashreplace")
+    shown = line.rstrip(b"\r\n")[:80].decode("ascii", errors="backslashreplace")
     return GuestFailed(GuestFailure.MALFORMED, f"line {number} of the guest's report cannot be read: {why}: {shown!r}")
 
 
