@@ -27,10 +27,6 @@ _UNSUPPORTED = re.compile(r"\bnot supported on this kernel: (.+)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
-class _MissingMetric(Exception):
-    """A metric that a program has to report and did not: its name, and the place where it was expected."""
-
-
 def collect(report: GuestReport, workload: Workload, cases: Sequence[Case], guest: Path) -> None:
     """Fill in every case's metrics from its output. `GuestFailed` when a case failed or a metric is missing.
 
@@ -46,15 +42,15 @@ def collect_some(report: GuestReport, workload: Workload, cases: Sequence[Case],
     A case that ran several times failed if it did once.
     """
     for case in cases:
-        outcomes: list[CaseOutcome | None] = [*report.outcomes(case.name)] or [None]
+        outcomes = report.outcomes(case.name)
+        if not outcomes:
+            _collect_case(None, workload, case, guest)
         try:
             for outcome in outcomes:
                 _collect_case(outcome, workload, case, guest)
         except GuestFailed as error:
             log = error.log.name if error.log else None
             for outcome in outcomes:
-                if outcome is None:
-                    raise
                 outcome.failure = CaseFailure(kind=error.kind, message=error.message, hint=error.hint, log=log)
                 outcome.metrics, outcome.series = {}, {}
 
@@ -63,25 +59,12 @@ def _collect_case(found: CaseOutcome | None, workload: Workload, case: Case, gue
     outcome = _successful(found, case, workload, guest)
     name, log = f"{workload.name}:{case.name}", guest / REPORT
     try:
-        outcome.metrics = _metrics(outcome, workload)
+        outcome.metrics = _metrics(outcome, workload, log)
         outcome.series = parsers.read_series(outcome.stdout) if workload.parse == "json" else {}
     except Unparsable as error:
         raise GuestFailed(GuestFailure.MALFORMED, f"{name}: {error}", log=log) from error
-    except _MissingMetric as error:
-        metric, where = error.args
-        raise GuestFailed(
-            GuestFailure.WORKLOAD,
-            f"{name} never reported its metric {metric}: {where}",
-            hint="a metric that may be missing is declared with optional = true",
-            log=log,
-        ) from error
     if workload.operations and not outcome.metrics.get(workload.operations):
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} counted no operations ({workload.operations})", log=log)
-
-
-def _is_limited(console: Path) -> bool:
-    """True if the kernel killed a program at the limit of a cgroup, not of the guest."""
-    return console.is_file() and "Memory cgroup out of memory" in console.read_text(errors="replace")
 
 
 def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, guest: Path) -> CaseOutcome:
@@ -90,19 +73,16 @@ def _successful(outcome: CaseOutcome | None, case: Case, workload: Workload, gue
     if outcome is None or not outcome.ended:
         raise GuestFailed(GuestFailure.NO_REPORT, f"{name} never ended", log=log)
     last = _last_line(outcome)
-    if outcome.oom_kills and _is_limited(guest / CONSOLE):
-        raise GuestFailed(
-            GuestFailure.OOM,
-            f"{name} was killed because its cgroup ran out of memory",
-            hint="choose a smaller case, or raise cgroup.memory.max",
-            log=guest / CONSOLE,
-        )
     if outcome.oom_kills:
+        who, limit = f"the guest ran out of memory ({workload.memory_mb} MiB)", "memory_mb in its workload.toml"
+        console = guest / CONSOLE
+        if console.is_file() and "Memory cgroup out of memory" in console.read_text(errors="replace"):
+            who, limit = "its cgroup ran out of memory", "cgroup.memory.max"
         raise GuestFailed(
             GuestFailure.OOM,
-            f"{name} was killed because the guest ran out of memory ({workload.memory_mb} MiB)",
-            hint="choose a smaller case, or raise memory_mb in its workload.toml",
-            log=guest / CONSOLE,
+            f"{name} was killed because {who}",
+            hint=f"choose a smaller case, or raise {limit}",
+            log=console,
         )
     if outcome.error:
         raise GuestFailed(GuestFailure.WORKLOAD, f"{name} could not be started: {outcome.error}", log=log)
@@ -130,7 +110,7 @@ def _last_line(outcome: CaseOutcome) -> str:
     return "it printed no error"
 
 
-def _metrics(outcome: CaseOutcome, workload: Workload) -> dict[str, float]:
+def _metrics(outcome: CaseOutcome, workload: Workload, log: Path) -> dict[str, float]:
     """The declared metrics, and the others if the workload is open to them."""
     documents: dict[Parse, Document] = {}
     values = _printed(outcome) if workload.open_metrics else {}
@@ -146,7 +126,12 @@ def _metrics(outcome: CaseOutcome, workload: Workload) -> dict[str, float]:
         if value is not None:
             values[metric.name] = value
         elif not metric.optional:
-            raise _MissingMetric(metric.name, where)
+            raise GuestFailed(
+                GuestFailure.WORKLOAD,
+                f"{workload.name}:{outcome.name} never reported its metric {metric.name}: {where}",
+                hint="a metric that may be missing is declared with optional = true",
+                log=log,
+            )
     return values
 
 
