@@ -218,26 +218,20 @@ _PERF_ATTR_SIZE = 112
 
 
 def _counters() -> Finding:
+    """Tell if perf_event_open(2) gives a counter of hardware cycles for this process."""
     name = "hardware counters"
-    if counts_cycles():
+    # struct perf_event_attr: type HARDWARE 0, size, config CPU_CYCLES 0; flags: disabled, exclude_kernel, exclude_hv
+    attributes = struct.pack("IIQ", 0, _PERF_ATTR_SIZE, 0).ljust(40, b"\0") + struct.pack("Q", 1 | 1 << 5 | 1 << 6)
+    buffer = ctypes.create_string_buffer(attributes.ljust(_PERF_ATTR_SIZE, b"\0"), _PERF_ATTR_SIZE)
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(_PERF_EVENT_OPEN, buffer, 0, -1, -1, 0)
+    if descriptor >= 0:
+        os.close(descriptor)
         return _ok(name, "the PMU counts cycles")
     return _limited(
         name,
         "no PMU: perf cannot count cycles or TLB misses here",
         "exact mode does not need one; for live mode use a machine that has one, or expose it to this guest",
     )
-
-
-def counts_cycles() -> bool:
-    """True if perf_event_open(2) gives a counter of hardware cycles for this process."""
-    # struct perf_event_attr: type HARDWARE 0, size, config CPU_CYCLES 0; flags: disabled, exclude_kernel, exclude_hv
-    attributes = struct.pack("IIQ", 0, _PERF_ATTR_SIZE, 0).ljust(40, b"\0") + struct.pack("Q", 1 | 1 << 5 | 1 << 6)
-    buffer = ctypes.create_string_buffer(attributes.ljust(_PERF_ATTR_SIZE, b"\0"), _PERF_ATTR_SIZE)
-    descriptor = ctypes.CDLL(None, use_errno=True).syscall(_PERF_EVENT_OPEN, buffer, 0, -1, -1, 0)
-    if descriptor < 0:
-        return False
-    os.close(descriptor)
-    return True
 
 
 def _virtme_ng() -> Finding:

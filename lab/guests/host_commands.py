@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -279,16 +279,14 @@ def _library(program: Path) -> tuple[dict[str, str], dict[str, Path]]:
             str(inside / name): path for name, path in _standard_library(python).items()
         }
     if program.name == "perl":
-        said = _asked([str(program), "-e", _OF_PERL])
         files = {
-            str(path.relative_to(folder)): path for folder in reversed(said.split("\n")) for path in _perl(Path(folder))
+            f"lib/perl/{path.relative_to(folder)}": path
+            for folder in reversed(_asked([str(program), "-e", _OF_PERL]).split("\n"))
+            for path in sorted(Path(folder).rglob("*"))
+            if path.suffix in (".pm", ".pl", ".so") and path.is_file()
         }
-        return {"PERL5LIB": f"{GUEST_FOLDER}/lib/perl"}, {f"lib/perl/{name}": path for name, path in files.items()}
+        return {"PERL5LIB": f"{GUEST_FOLDER}/lib/perl"}, files
     return {}, {}
-
-
-def _perl(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.suffix in (".pm", ".pl", ".so") and path.is_file())
 
 
 def _python(program: Path) -> _Python:

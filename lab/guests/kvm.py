@@ -25,7 +25,6 @@ from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import archives, store
 
 DEVICE = Path("/dev/kvm")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 # The last messages of a kernel without a root: all of it has come up by then, and no image is needed.
 _CAME_UP = ("No working init found", "Unable to mount root fs", "VFS: Cannot open root device", "Run /init")
@@ -75,7 +74,7 @@ def accelerator(
     """
     if wanted == "tcg":
         return "tcg"
-    if DEVICE.exists() and not _is_known(qemu):
+    if DEVICE.exists() and not _kept(exact.find_qemu(qemu)):
         if wanted == "auto" and not measuring:
             progress.log_once("the guest is emulated: KVM was not tried yet (`lab doctor` does, or --accel kvm)")
             return "tcg"
@@ -121,20 +120,15 @@ def _group(device: Path) -> str:
         return str(gid)
 
 
-def _is_known(qemu: str) -> bool:
-    """True if the result of a probe is kept."""
-    return _kept(_BOOT_ID.read_text().strip(), exact.find_qemu(qemu).version) is not None
-
-
 def _path() -> Path:
     return paths.cache_dir("checks") / "kvm.json"
 
 
 def _probe(qemu: Qemu, guest_timeout_s: float, *, anew: bool) -> _Probe:
     """The kept probe of this QEMU, or a new one."""
-    boot_id = _BOOT_ID.read_text().strip()
-    if not anew and (kept := _kept(boot_id, qemu.version)):
+    if not anew and (kept := _kept(qemu)):
         return kept
+    boot_id = _boot_id()
     kernels = list(itertools.islice(kernels_to_try(), _MOST_KERNELS))
     if not kernels:
         none = "there is no kernel to try it with; build or fetch one first (`lab kernel build deb:6.12`)"
@@ -145,9 +139,14 @@ def _probe(qemu: Qemu, guest_timeout_s: float, *, anew: bool) -> _Probe:
     return probe
 
 
-def _kept(boot_id: str, version: str) -> _Probe | None:
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _kept(qemu: Qemu) -> _Probe | None:
+    """The result of a probe with this QEMU since this machine was booted, unless it may have passed."""
     kept = records.find(_path(), _Probe)
-    if kept is None or (kept.boot_id, kept.qemu) != (boot_id, version):
+    if kept is None or (kept.boot_id, kept.qemu) != (_boot_id(), qemu.version):
         return None
     may_pass = kept.reason is not None and _LATE in kept.reason
     return None if may_pass and abs(time.time() - kept.at) > _LATE_KEPT_S else kept
@@ -192,13 +191,12 @@ def _boot_under_kvm(qemu: str, kernel: Path, total_s: float, silence_s: float) -
         if reason is None:
             patient_s = min(total_s, _PATIENCE * wall_s)
             earlier = _CPU_MODELS[:number] if patient_s > silence_s else ()
-            return next((one for one in earlier if _comes_up(qemu, kernel, one, total_s, patient_s)), model), None
+            for one in earlier:
+                if _boot(qemu, kernel, ("kvm", "-cpu", one), total_s, patient_s)[0] is None:
+                    return one, None
+            return model, None
         reasons.append(f"{reason} (-cpu {model})")
     return _CPU_MODELS[0], "; ".join(reasons)
-
-
-def _comes_up(qemu: str, kernel: Path, model: str, total_s: float, silence_s: float) -> bool:
-    return _boot(qemu, kernel, ("kvm", "-cpu", model), total_s, silence_s)[0] is None
 
 
 def _boot(qemu: str, kernel: Path, accel: Sequence[str], total_s: float, silence_s: float) -> tuple[str | None, float]:
