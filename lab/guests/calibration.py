@@ -133,7 +133,9 @@ def fit(
     state.attempt(["rep_start", "rep_long", "rep_byte", "rep_line", "rep_memory"], lambda: _strings(state))
     _classes(state)
     _kernel(state)
-    state.attempt(["move"], lambda: _move(state))
+    coherence = state.attempt(["move"], lambda: _move(state))
+    if coherence is None and base.coherence:
+        coherence = Coherence(move=state.from_base(base.coherence.move, state.reasons["move"]))
     overlap = state.attempt(["overlap"], lambda: _overlap(state))
     flush = _flush(state)
     machine = Machine(
@@ -150,7 +152,7 @@ def fit(
         measured=state.measured,
         guest=guest,
         flush=flush,
-        coherence=_coherence(state),
+        coherence=coherence,
     )
     return Measurement(machine=machine, base=base, notes=state.notes)
 
@@ -546,20 +548,12 @@ def _kernel(state: _Fit) -> None:
     state.attempt(["context_switch_ns"], switch)
 
 
-def _move(state: _Fit) -> None:
+def _move(state: _Fit) -> Coherence:
     """A line that two CPUs take from each other, each by a compare-and-exchange that succeeds when it is its turn."""
     found = state.samples.one("move").reading()
     low, high = max(0.0, _rounded(found.low)), _rounded(found.high)
-    state.cost("move", found.value, "a word that two CPUs hand to each other")
-    state.costs["move"] = msgspec.structs.replace(state.costs["move"], low=low, high=high)
-
-
-def _coherence(state: _Fit) -> Coherence | None:
-    """The costs of several CPUs, of this host or the base machine; None if neither has them."""
-    if move := state.costs.get("move"):
-        return Coherence(move=move)
-    base = state.base.coherence
-    return base and Coherence(move=state.from_base(base.move, state.reasons["move"]))
+    source = "measured here: a word that two CPUs hand to each other"
+    return Coherence(move=Cost(cycles=max(0.0, round(found.value, 3)), low=low, high=high, source=source))
 
 
 def _all_costs(state: _Fit) -> Costs:
