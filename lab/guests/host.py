@@ -19,6 +19,7 @@ from lab.guests.topology import Layout
 
 _ROOT = Path("/")
 CPU = "sys/devices/system/cpu"
+_TICKS = float(os.sysconf("SC_CLK_TCK"))
 _HUGE_KB = 2048
 _SPARE_MB = 256
 """Memory that guests leave to the host."""
@@ -58,11 +59,10 @@ def cpu_list(text: str) -> list[int]:
 
 
 def online(root: Path) -> list[int]:
-    """The CPUs that are online."""
     return cpu_list(read_text(root, f"{CPU}/online") or "")
 
 
-def cpu_times(root: Path, cpus: Sequence[int] | None = None, *, ticks_per_s: float) -> CpuTimes:
+def cpu_times(root: Path, cpus: Sequence[int] | None = None) -> CpuTimes:
     """The times of some CPUs together, or of all; zeros without a /proc/stat.
 
     `user` and `nice` include `guest` and `guest_nice` (proc(5)). Steal is not work of this host.
@@ -74,7 +74,7 @@ def cpu_times(root: Path, cpus: Sequence[int] | None = None, *, ticks_per_s: flo
         if name in names and all(map(str.isdigit, fields)):
             ticks = [int(field) for field in fields[:8]] + [0] * (8 - len(fields))
             total, idle, steal = total + sum(ticks), idle + ticks[3] + ticks[4], steal + ticks[7]
-    return CpuTimes(total / ticks_per_s, (total - idle - steal) / ticks_per_s, steal / ticks_per_s)
+    return CpuTimes(total / _TICKS, (total - idle - steal) / _TICKS, steal / _TICKS)
 
 
 def throttles(root: Path, cpus: Iterable[int]) -> int | None:
@@ -110,7 +110,6 @@ def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def cpu_model(root: Path) -> str:
-    """The processor's name."""
     model = re.search(r"^model name\s*:\s*(.+)$", read_text(root, "proc/cpuinfo") or "", re.MULTILINE)
     return model[1].strip() if model else "unknown"
 
@@ -119,7 +118,6 @@ def cpu_model(root: Path) -> str:
 
 
 def memory_gb(root: Path) -> int:
-    """Memory in whole GiB."""
     return round(_meminfo_kb(root, "MemTotal") / 2**20)
 
 
@@ -181,8 +179,6 @@ BUSY_LOAD = 0.5
 """The load average above which a host is busy before anything is measured."""
 
 FIX = "lab doctor --fix"
-_TICKS = float(os.sysconf("SC_CLK_TCK"))
-
 State = Literal["ok", "limited"]
 
 
@@ -211,17 +207,15 @@ class RoundHost(Record, frozen=True, kw_only=True):
 
     @property
     def disturbed(self) -> bool:
-        """True if the round should be repeated."""
         return bool(self.reasons)
 
 
 def survey(cpus: Sequence[int], root: Path = _ROOT) -> list[HostFact]:
     """Everything about this host that adds noise, with remedies. cpus: the guests'."""
-    facts = (
+    return [
         _governor(root, cpus), _turbo(root), _smt(root), _thp(root), _ksm(root), _swap(root), _clocksource(root),
         _steal(root), _load(root), _throttling(root, cpus), _other_guests(root),
-    )  # fmt: skip
-    return list(facts)
+    ]  # fmt: skip
 
 
 def setup(facts: Sequence[HostFact]) -> dict[str, str]:
@@ -307,7 +301,7 @@ def _clocksource(root: Path) -> HostFact:
 
 
 def _steal(root: Path) -> HostFact:
-    times = cpu_times(root, ticks_per_s=_TICKS)
+    times = cpu_times(root)
     share = times.steal_s / times.total_s if times.total_s else 0.0
     value = f"{100 * share:.2f} %"
     if share <= STEAL_LIMIT:
@@ -380,18 +374,13 @@ class Watch:
     The round's guests must have ended before `stop()`: their work counts as that of children that have ended.
     """
 
-    def __init__(
-        self, cpus: Sequence[int], root: Path = _ROOT, *, clock: Callable[[], Clocks] = clocks, ticks: float = _TICKS
-    ) -> None:
-        """Watch the CPUs of the guests."""
+    def __init__(self, cpus: Sequence[int], root: Path = _ROOT, *, clock: Callable[[], Clocks] = clocks) -> None:
         self.cpus = list(cpus)
         self._root = root
         self._clock = clock
-        self._ticks = ticks
         self._begun: _Moment | None = None
 
     def start(self) -> None:
-        """Begin a round."""
         self._begun = self._look()
 
     def stop(self) -> RoundHost:
@@ -421,8 +410,8 @@ class Watch:
     def _look(self) -> _Moment:
         return _Moment(
             self._clock(),
-            cpu_times(self._root, self.cpus, ticks_per_s=self._ticks),
-            cpu_times(self._root, ticks_per_s=self._ticks),
+            cpu_times(self._root, self.cpus),
+            cpu_times(self._root),
             throttles(self._root, self.cpus),
         )
 

@@ -110,7 +110,7 @@ def day(tmp_path: Path) -> Day:
 
 @pytest.fixture
 def watch(day: Day) -> Watch:
-    return Watch([0, 1], day.root, clock=lambda: day.now, ticks=100.0)
+    return Watch([0, 1], day.root, clock=lambda: day.now)
 
 
 def test_a_quiet_round_is_not_disturbed_by_its_own_work(day: Day, watch: Watch) -> None:
