@@ -291,15 +291,11 @@ def setting_command(name: str, value: str) -> str | None:
         case "debugfs":
             return f"echo {shlex.quote(value)} > {shlex.quote(f'{_DEBUGFS}/{rest}')}"
         case "mthp":
-            return f"echo {shlex.quote(value)} > {_THP}/hugepages-{_kib(rest)}kB/enabled"
+            kib = int(rest[:-1]) << (10 if rest.endswith("m") else 0)  # of a size such as 64k or 2m
+            return f"echo {shlex.quote(value)} > {_THP}/hugepages-{kib}kB/enabled"
         case "cgroup":
             return _cgroup_command(rest, value)
     return f"echo {shlex.quote(value)} > {_FILES[name]}" if name in _FILES else None
-
-
-def _kib(size: str) -> int:
-    """The KiB of a size such as 64k or 2m."""
-    return int(size[:-1]) << (10 if size.endswith("m") else 0)
 
 
 def _cgroup_command(file: str, value: str) -> str:

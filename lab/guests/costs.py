@@ -334,11 +334,8 @@ def events(
 
 def _typical(operations: Sequence[Operation], measures: Measures) -> int:
     """The number of the operation that is the median."""
-
-    def cost(at: int) -> int:
-        return operations[at].millicycles if measures == "all" else operations[at].kernel_millicycles
-
-    return _percentile(sorted(range(len(operations)), key=cost), 50)
+    each = [operation.millicycles if measures == "all" else operation.kernel_millicycles for operation in operations]
+    return _percentile(sorted(range(len(operations)), key=each.__getitem__), 50)
 
 
 def _added(parts: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:

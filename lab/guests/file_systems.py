@@ -168,8 +168,5 @@ def _depends(path: Path) -> Iterator[str]:
         ) from error
     for line in lines:
         if line.startswith(b"depends="):
-            yield from (
-                name.replace("-", "_")
-                for name in line.removeprefix(b"depends=").decode("ascii", "replace").split(",")
-                if name
-            )
+            names = line.removeprefix(b"depends=").decode("ascii", "replace").replace("-", "_")
+            yield from filter(None, names.split(","))

@@ -50,7 +50,6 @@ class Cache(Record, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> int:
-        """The number of its lines."""
         return self.kib * 1024 // 64
 
 

@@ -118,9 +118,8 @@ def digest_of(images: Iterable[Image]) -> str:
     return found[0] if len(found) == 1 else records.digest(found)
 
 
-def read_recipe(name: str = "guest") -> Recipe:
-    """The image's recipe."""
-    return toml.load(data_folder("images") / name / "image.toml", Recipe)
+def read_recipe() -> Recipe:
+    return toml.load(data_folder("images") / "guest" / "image.toml", Recipe)
 
 
 def own_programs() -> list[Program]:

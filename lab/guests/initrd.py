@@ -66,7 +66,7 @@ def own_files(workload: Workload, guests: str = architecture.DEFAULT) -> dict[st
         if case.file.startswith("/") and not Path(case.file).is_file():
             raise UserError(f"{workload.name}:{case.name}: {case.file} is gone")
     if workload.compiled and not selection.is_shipped(workload):
-        own[workload.program] = compile_program(workload, compilers.of_guests(guests))
+        own[workload.program] = _compiled(workload, compilers.of_guests(guests))
     for name, path in own.items():
         _require_architecture(workload, name, path, architecture.load(guests))
     return own
@@ -134,20 +134,16 @@ def _pack(target: Path, root: Path, names: set[str], own: dict[str, Path]) -> No
 # ---- programs of users
 
 
-def compile_program(workload: Workload, compiler: Compiler | None = None) -> Path:
+def _compiled(workload: Workload, compiler: Compiler) -> Path:
     """The program that a folder's Makefile makes: `make OUT=... CC=... LAB_INCLUDE=...`; made once for the sources."""
-    compiler = compiler or compilers.identify()
+    files = [path for path in sorted(workload.folder.rglob("*")) if path.is_file() and path.name != "workload.toml"]
+    sources = {str(path.relative_to(workload.folder)): records.file_digest(path) for path in files}
+    key = records.digest([sources, image.shared_sources(), compiler.version, workload.program])
     name = PurePosixPath(workload.program).name
-    target = paths.cache_dir("programs") / f"{workload.name}-{_sources_key(workload, compiler)[:16]}"
+    target = paths.cache_dir("programs") / f"{workload.name}-{key[:16]}"
     if not target.is_dir():
         make_once(target, lambda partial: _make(workload, compiler, partial, name))
     return target / name
-
-
-def _sources_key(workload: Workload, compiler: Compiler) -> str:
-    files = [path for path in sorted(workload.folder.rglob("*")) if path.is_file() and path.name != "workload.toml"]
-    sources = {str(path.relative_to(workload.folder)): records.file_digest(path) for path in files}
-    return records.digest([sources, image.shared_sources(), compiler.version, workload.program])
 
 
 def _make(workload: Workload, compiler: Compiler, partial: Path, name: str) -> None:

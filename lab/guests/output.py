@@ -112,7 +112,8 @@ def _last_line(outcome: CaseOutcome) -> str:
 
 def _metrics(outcome: CaseOutcome, workload: Workload, log: Path) -> dict[str, float]:
     """The declared metrics, and the others if the workload is open to them."""
-    documents: dict[Parse, Document] = {}
+    # By format. The guest's init counted the usage.
+    documents: dict[Parse, Document] = {"guest": Document(values=outcome.usage, program="the guest")}
     values = _printed(outcome) if workload.open_metrics else {}
     for metric in workload.metrics:
         parse = metric.parse or workload.parse
@@ -120,7 +121,7 @@ def _metrics(outcome: CaseOutcome, workload: Workload, log: Path) -> dict[str, f
             value, where = parsers.number(outcome.stdout, metric.pattern), f"nothing matches {metric.pattern!r}"
         else:
             if parse not in documents:
-                documents[parse] = _document(parse, outcome)
+                documents[parse] = _READERS[parse](outcome.stdout)
             field = metric.field or metric.name
             value, where = documents[parse].number(field), f"{documents[parse].program} printed no {field}"
         if value is not None:
@@ -133,11 +134,6 @@ def _metrics(outcome: CaseOutcome, workload: Workload, log: Path) -> dict[str, f
                 log=log,
             )
     return values
-
-
-def _document(parse: Parse, outcome: CaseOutcome) -> Document:
-    """A case's output in one format; `guest` is the usage that the guest's init counted."""
-    return Document(values=outcome.usage, program="the guest") if parse == "guest" else _READERS[parse](outcome.stdout)
 
 
 def _printed(outcome: CaseOutcome) -> dict[str, float]:

@@ -70,7 +70,6 @@ class Difference(Record, frozen=True, kw_only=True):
     symbols: list[SymbolDifference]
 
     def __str__(self) -> str:
-        """One line for people."""
         if not all(self.samples):
             return "perf took no samples: the case is too short for it"
         if not self.symbols:

@@ -187,7 +187,6 @@ class PerfSummary(Record, frozen=True, kw_only=True):
     pmu: bool
 
     def __str__(self) -> str:
-        """One line for people."""
         parts = [] if self.pmu else ["no PMU in the guest: software events only"]
         if self.pmu and self.not_supported:
             parts.append(f"not in the guest's PMU: {', '.join(self.not_supported)}")

@@ -268,7 +268,6 @@ class _Stub:
         return int.from_bytes(bytes.fromhex(self.ask("g"))[8 * number :][:8], "little")
 
     def write(self, address: int, content: bytes) -> None:
-        """Write the guest's memory."""
         for at in range(0, len(content), _PIECE):
             piece = content[at : at + _PIECE]
             self.require(f"M{address + at:x},{len(piece):x}:{piece.hex()}")
@@ -507,7 +506,6 @@ class GoingOn(Start):
         return super().changed([f"{word},append=on" if word.startswith("file,id=") else word for word in argv])
 
     def __exit__(self, *_: object) -> None:
-        """Close everything. QEMU has ended, or was never started."""
         super().__exit__()
         self._zstd.kill()
         self._zstd.wait()

@@ -37,7 +37,6 @@ class Shape(Record, frozen=True, kw_only=True):
 
     @property
     def vcpus(self) -> int:
-        """The number of vCPUs."""
         return self.nodes * self.cores * self.threads
 
     @property
