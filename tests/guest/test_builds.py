@@ -1,4 +1,4 @@
-"""Real kernel builds: the same bytes anywhere, and nothing built twice."""
+"""Real kernel builds: another layout of the same code, and the default tree."""
 
 import shutil
 import subprocess
@@ -13,14 +13,6 @@ from ..fakes.kernel import git
 from .conftest import TEST, Lab
 
 pytestmark = [pytest.mark.guest, pytest.mark.build]
-
-
-def test_a_stored_kernel_is_not_built_again(story: Lab) -> None:
-    (first,) = story.json("kernel", "build", TEST)["kernels"]
-    made = {name: Path(path).stat().st_mtime_ns for name, path in first["files"].items()}
-    (by_another_name,) = story.json("kernel", "build", f"{TEST}~0")["kernels"]
-    assert first["build"] == by_another_name["build"]
-    assert made == {name: Path(path).stat().st_mtime_ns for name, path in by_another_name["files"].items()}
 
 
 def test_another_layout_has_its_functions_elsewhere_boots_and_costs_the_same(story: Lab) -> None:

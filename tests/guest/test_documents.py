@@ -106,16 +106,12 @@ def test_a_page_does_what_it_says(name: str, story: Lab, reader: Path, first: Fi
         )
 
 
-def test_the_commit_regresses_odd_sizes_and_only_those(first: First) -> None:
+def test_the_commit_regresses_odd_sizes_and_improves_single_buffers(first: First) -> None:
     found = verdicts(first.document)
     assert first.document["schema"] == "lab.ab/1"
     assert first.document["verdict"] == "regression"
     assert found["layout-4632k"] == found["layout-3072k"] == found["layout-2560k"] == "regression"
     assert {found[case] for case in CONTROLS} == {"same"}
-
-
-def test_the_commit_improves_single_buffers(first: First) -> None:
-    found = verdicts(first.document)
     assert found["single-2052k"] == found["single-3072k"] == found["burst-2m-8m"] == "improvement"
 
 
