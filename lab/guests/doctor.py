@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
+import platform
 import shutil
 import struct
 import sys
@@ -107,13 +107,13 @@ def _packages() -> Finding:
     return _missing("packages", f"{text}; needed for {listed(list(uses), 'and')}", remedy)
 
 
-def host_packages(os_release: Path = Path("/etc/os-release")) -> dict[str, str]:
+def host_packages() -> dict[str, str]:
     """The packages that the role `host_ready` installs on this release, each with its use."""
     import yaml
 
     role = yaml.safe_load((paths.data_folder("ansible") / "roles" / "host_ready" / "defaults" / "main.yml").read_text())
-    values = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', os_release.read_text(), re.MULTILINE))
-    release = f"{values.get('ID')}-{values.get('VERSION_ID', '').partition('.')[0]}"
+    values = platform.freedesktop_os_release()
+    release = f"{values['ID']}-{values.get('VERSION_ID', '').partition('.')[0]}"
     found = {package: use for use, packages in role["host_ready_packages"].items() for package in packages}
     return found | dict.fromkeys(role["host_ready_release_packages"].get(release, ()), "the default tree")
 

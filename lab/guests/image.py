@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +22,6 @@ from lab.kernels.package_lists import RELEASES, source_lines
 from lab.workloads.selection import list_workloads
 
 _SPACE_NEEDED = 1 << 30
-_OS_RELEASE = Path("/etc/os-release")
 _APT = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources"))
 
 
@@ -140,13 +140,12 @@ def host_suite() -> str:
 
 def _debian_release() -> str | None:
     """The host's release; None if it is not Debian's."""
-    lines = (line.partition("=") for line in _OS_RELEASE.read_text().splitlines())
-    named = {name: value.strip("\"'") for name, _, value in lines}
-    if named.get("ID") != "debian":
+    named = platform.freedesktop_os_release()
+    if named["ID"] != "debian":
         return None
     if release := named.get("VERSION_CODENAME"):
         return release
-    raise HostFailed(f"{_OS_RELEASE} does not name a release", hint="the guest image is made from Debian's packages")
+    raise HostFailed("/etc/os-release does not name a release", hint="the guest image is made from Debian's packages")
 
 
 def suite_of(guests: str) -> str:

@@ -1,6 +1,7 @@
 """The guest image, built by the real Ansible role from packages of a fake mmdebstrap."""
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,13 +115,12 @@ def test_optional_packages_make_a_second_image() -> None:
     assert recipe.including(second.packages) == second
 
 
-def test_the_hosts_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    release = tmp_path / "os-release"
-    monkeypatch.setattr(guest_image, "_OS_RELEASE", release)
-    release.write_text('NAME="Debian"\nID=debian\nVERSION_CODENAME="bookworm"\n')
+def test_the_hosts_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
     assert guest_image.host_suite() == guest_image.suite_of("x86_64") == "bookworm"
-    release.write_text('NAME="Ubuntu"\nVERSION_CODENAME=noble\nID=ubuntu\nID_LIKE=debian\n')
+    release |= {"ID": "ubuntu", "VERSION_CODENAME": "noble"}
     assert guest_image.host_suite() == guest_image.suite_of("riscv64") == "trixie"
-    release.write_text("ID=debian\n")
+    release |= {"ID": "debian", "VERSION_CODENAME": ""}
     with pytest.raises(HostFailed, match="does not name a release"):
         guest_image.host_suite()
