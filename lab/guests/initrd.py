@@ -89,12 +89,11 @@ def _names(image: tuple[Image, Path], workload: Workload, own: dict[str, Path]) 
     files = [name for pattern in workload.image_files for name in _matching(folder / "root", pattern)]
     wanted: dict[str, Path | None] = dict.fromkeys(("/init", *files, *workload.setup[:1]))
     is_started_by_own = any(PurePosixPath(name).name.startswith(LOADERS) for name in own)
-    scripts = {
-        name for name, path in own.items() if _is_script_of_busybox(path) or (is_started_by_own and is_script(path))
-    }
-    wanted |= {name: path for name, path in own.items() if name not in scripts}
-    if any(map(_is_script_of_busybox, own.values())):
-        wanted[BUSYBOX] = None
+    for name, path in own.items():
+        if _interpreter(path) in _SHELLS:
+            wanted[BUSYBOX] = None
+        elif not (is_started_by_own and is_script(path)):
+            wanted[name] = path
     try:
         return closure(folder / "root", wanted) - {name.lstrip("/") for name in own}
     except MissingFile as error:
@@ -110,13 +109,6 @@ def _matching(root: Path, pattern: str) -> list[str]:
     if "*" not in pattern:
         return [pattern]
     return sorted(f"/{path.relative_to(root)}" for path in root.glob(pattern.lstrip("/"))) or [pattern]
-
-
-def _is_script_of_busybox(path: Path) -> bool:
-    """True for a script that busybox starts: as its shell, or as `env`."""
-    with path.open("rb") as stream:
-        start = stream.read(256)
-    return start.startswith(b"#!") and interpreter(start) in _SHELLS
 
 
 def _pack(target: Path, root: Path, names: set[str], own: dict[str, Path]) -> None:
@@ -218,10 +210,17 @@ def closure(root: Path, names: dict[str, Path | None], search: Sequence[str] = (
 
 def is_script(path: Path) -> bool:
     """True for a file that names its interpreter."""
-    if path.is_symlink() or not path.is_file():
-        return False
+    return not path.is_symlink() and path.is_file() and _interpreter(path) is not None
+
+
+def _interpreter(path: Path) -> str | None:
+    """The program that a script's first line names; None for a file that is not a script."""
     with path.open("rb") as stream:
-        return stream.read(2) == b"#!"
+        start = stream.read(256)
+    if not start.startswith(b"#!"):
+        return None
+    argv = start[2:].partition(b"\n")[0].split()
+    return argv[0].decode(errors="replace") if argv else "/"
 
 
 def follow(root: Path, name: str) -> tuple[list[str], str]:
@@ -255,11 +254,10 @@ def _needs(root: Path, name: str, path: Path, own: Container[str], search: Seque
 
     if not path.is_file():
         return
+    if (started_by := _interpreter(path)) is not None:
+        yield started_by
     with path.open("rb") as stream:
-        start = stream.read(256)
-        if start.startswith(b"#!"):
-            yield interpreter(start)
-        if not start.startswith(b"\x7fELF"):
+        if stream.read(4) != b"\x7fELF":
             return
         try:
             elf = ELFFile(stream)
@@ -269,12 +267,6 @@ def _needs(root: Path, name: str, path: Path, own: Container[str], search: Seque
             yield from _libraries(root, name, elf, own, search)
         except (ELFError, ValueError) as error:
             raise UserError(f"{path} is not a readable ELF file: {error}") from error
-
-
-def interpreter(start: bytes) -> str:
-    """The program that a script's first line names."""
-    argv = start[2:].partition(b"\n")[0].split()
-    return argv[0].decode(errors="replace") if argv else "/"
 
 
 def _libraries(root: Path, name: str, elf: ELFFile, own: Container[str], search: Sequence[str]) -> Iterator[str]:
