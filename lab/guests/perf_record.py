@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lab.core.records import Record
@@ -108,35 +109,34 @@ def difference(base: Profile | None, test: Profile | None) -> Difference:
     event = next((profile.event for profile in (base, test) if profile), "cycles")
     if base is None or test is None or base.event != test.event:
         return Difference(event=event, samples=(_samples(base), _samples(test)), symbols=[])
-    before, after = _by_name(base), _by_name(test)
-    moved = [_moved(key, before, after) for key in {**before, **after}]
+    before, after = _sums(base), _sums(test)
+    moved = [_moved(key, before, after) for key in {**before.periods, **after.periods}]
     moved.sort(key=lambda symbol: (-abs(symbol.test_share - symbol.base_share), symbol.place, symbol.name))
     return Difference(event=event, samples=(_samples(base), _samples(test)), symbols=moved[:_KEPT])
 
 
-class _Sum(NamedTuple):
-    period: int = 0
-    samples: int = 0
+class _Sums(NamedTuple):
+    """Periods and samples of functions, by file and name."""
+
+    periods: Counter[tuple[str, str]]
+    samples: Counter[tuple[str, str]]
 
 
-_Names = Mapping[tuple[str, str], _Sum]
-
-
-def _moved(key: tuple[str, str], before: _Names, after: _Names) -> SymbolDifference:
+def _moved(key: tuple[str, str], before: _Sums, after: _Sums) -> SymbolDifference:
     """Shares are of periods; their standard error is that of two binomial shares, `sqrt(p (1 - p) (1/n + 1/m))`."""
-    base, test = before.get(key, _Sum()), after.get(key, _Sum())
-    all_base, all_test = (_Sum(*map(sum, zip(*sums.values(), strict=True))) for sums in (before, after))
-    shares = base.period / all_base.period, test.period / all_test.period
-    pooled = (base.samples + test.samples) / (all_base.samples + all_test.samples)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / all_base.samples + 1 / all_test.samples))
+    base, test = before.periods[key], after.periods[key]
+    base_share, test_share = base / before.periods.total(), test / after.periods.total()
+    n, m = before.samples.total(), after.samples.total()
+    pooled = (before.samples[key] + after.samples[key]) / (n + m)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
     return SymbolDifference(
         name=key[1],
         place=key[0],
-        base=base.period,
-        test=test.period,
-        base_share=shares[0],
-        test_share=shares[1],
-        errors=(shares[1] - shares[0]) / error if error else 0.0,
+        base=base,
+        test=test,
+        base_share=base_share,
+        test_share=test_share,
+        errors=(test_share - base_share) / error if error else 0.0,
     )
 
 
@@ -144,10 +144,10 @@ def _samples(profile: Profile | None) -> int:
     return sum(symbol.samples for symbol in profile.symbols) if profile else 0
 
 
-def _by_name(profile: Profile) -> _Names:
-    sums: dict[tuple[str, str], _Sum] = {}
+def _sums(profile: Profile) -> _Sums:
+    sums = _Sums(Counter(), Counter())
     for symbol in profile.symbols:
         key = symbol.place, "[no symbol]" if symbol.name.startswith("0x") else symbol.name
-        before = sums.get(key, _Sum())
-        sums[key] = _Sum(before.period + symbol.period, before.samples + symbol.samples)
+        sums.periods[key] += symbol.period
+        sums.samples[key] += symbol.samples
     return sums
