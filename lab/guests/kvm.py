@@ -6,7 +6,6 @@ long is kept for minutes, since the moment may have been to blame.
 
 from __future__ import annotations
 
-import grp
 import itertools
 import os
 import time
@@ -115,7 +114,7 @@ def require(qemu: str, device: Path = DEVICE, *, guest_timeout_s: float = GUEST_
 def _group(device: Path) -> str:
     gid = device.stat().st_gid
     try:
-        return grp.getgrgid(gid).gr_name if gid else "kvm"
+        return device.group() if gid else "kvm"
     except KeyError:
         return str(gid)
 

@@ -79,7 +79,11 @@ def run(
     if bootable is None:
         raise UserError(f"{kernel.spec.text} is not a kernel that boots here")
     with process.scratch("lab-shell-", variable=_TAG) as folder:
-        _pack(root, init_script(command, settings), folder)
+        (folder / "init").write_text(init_script(command, settings))
+        # The image's archive, and the first program in another behind it.
+        with (folder / INITRD).open("wb") as stream, root.open("rb") as archive:
+            shutil.copyfileobj(archive, stream, 1 << 20)
+            cpio.write(stream, folder, [], {_INIT: folder / "init"})
         argv = [
             *("prlimit", f"--fsize={max(FILE_MAX, guest.memory_mb << 20)}", "setpriv", "--pdeathsig", "TERM", "--"),
             *qemu_argv(guest, bootable, folder, command, settings),
@@ -101,16 +105,6 @@ def run(
                 log=folder / CONSOLE,
             )
     return int(said) if said.isdigit() else 0
-
-
-def _pack(root: Path, init: str, folder: Path) -> None:
-    """Put the initrd into the guest's folder: the image's archive, and the first program in another behind it."""
-    script = folder / "init"
-    script.write_text(init)
-    with (folder / INITRD).open("wb") as stream:
-        with root.open("rb") as archive:
-            shutil.copyfileobj(archive, stream, 1 << 20)
-        cpio.write(stream, folder, [], {_INIT: script})
 
 
 def qemu_argv(
