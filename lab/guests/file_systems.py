@@ -122,7 +122,9 @@ def _modules(kernel: Kernel, kind: str) -> dict[str, Path]:
 
     In the guest, a folder for the kernel's release and the file system has them in the order in which they are loaded.
     """
-    have, there = kernel.configuration(), _installed(kernel)
+    have = kernel.configuration()
+    packaged = sorted(kernel.modules.rglob("*.ko*")) if kernel.modules else []
+    there = {path.name.partition(".ko")[0].replace("-", "_"): path for path in packaged}
     seen: set[str] = set()
     found: list[Path] = []
     for name, option in (("brd", RAM_DISK), (kind, FILE_SYSTEMS[kind])):
@@ -136,12 +138,6 @@ def _modules(kernel: Kernel, kind: str) -> dict[str, Path]:
             found += _in_order(name, there, seen)
     folder = _MODULES / kernel.release / kind
     return {str(folder / f"{place:02}-{path.name}"): path for place, path in enumerate(found)}
-
-
-def _installed(kernel: Kernel) -> dict[str, Path]:
-    """The modules of a kernel that was not built here, by name."""
-    found = sorted(kernel.modules.rglob("*.ko*")) if kernel.modules else []
-    return {path.name.partition(".ko")[0].replace("-", "_"): path for path in found}
 
 
 def _in_order(name: str, there: Mapping[str, Path], seen: set[str]) -> Iterator[Path]:

@@ -123,8 +123,7 @@ def read(lines: Sequence[str]) -> Reading:
     """The counts of perf, and the other lines, of a program's stderr."""
     values: dict[str, float] = {}
     shares: dict[str, float] = {}
-    missing: dict[str, list[str]] = {"not_counted": [], "not_supported": []}
-    rest = []
+    not_counted, not_supported, rest = list[str](), list[str](), list[str]()
     for line in lines:
         event = _event(line)
         if event is None:
@@ -133,7 +132,7 @@ def read(lines: Sequence[str]) -> Reading:
         name, text, share = event
         value = _number(text)
         if value is None:
-            missing["not_supported" if text == "<not supported>" else "not_counted"].append(name)
+            (not_supported if text == "<not supported>" else not_counted).append(name)
         else:
             values[name] = value
             if share < 100:
@@ -141,8 +140,8 @@ def read(lines: Sequence[str]) -> Reading:
     return Reading(
         values=values,
         shares=shares,
-        not_counted=tuple(missing["not_counted"]),
-        not_supported=tuple(missing["not_supported"]),
+        not_counted=tuple(not_counted),
+        not_supported=tuple(not_supported),
         rest=tuple(rest),
     )
 

@@ -112,7 +112,7 @@ def plan(cpus: Sequence[HostCpu], *, vcpus: int | None, nodes: int | None = None
             wanted = f"{plural(guests, 'guest')} with {plural(vcpus, 'vCPU')} each"
             raise _too_few(by_node, f"{wanted}, on {nodes} NUMA nodes," if nodes else wanted, guests)
         shape = fitting
-    usable = alike if _fits(alike, shape, guests) else by_node
+    usable = alike if _choose(alike, shape, guests) else by_node
     return Layout(shape=shape, cpu_sets=_cpu_sets(usable, cpus, shape, guests))
 
 
@@ -154,13 +154,9 @@ def _fitting(by_node: Cores, vcpus: int, nodes: int | None, guests: int) -> Shap
         each = vcpus // count
         for threads in sorted({1, siblings}):
             shape = Shape(nodes=count, cores=each // threads, threads=threads)
-            if each % threads == 0 and _fits(by_node, shape, guests):
+            if each % threads == 0 and _choose(by_node, shape, guests):
                 return shape
     return None
-
-
-def _fits(by_node: Cores, shape: Shape, guests: int) -> bool:
-    return _choose(by_node, shape, guests) is not None
 
 
 Choice = list[tuple[int, list[list[int]]]]
@@ -168,7 +164,7 @@ Choice = list[tuple[int, list[list[int]]]]
 
 
 def _choose(by_node: Cores, shape: Shape, guests: int) -> list[Choice] | None:
-    """The nodes and cores of each guest; guests are on different nodes if there are enough.
+    """The nodes and cores of each guest, None if they do not fit; guests are on different nodes if there are enough.
 
     All nodes of a guest can be on a host's only node, but no node of a guest is split over two of the host.
     """
