@@ -98,28 +98,25 @@ def test_the_median_needs_marks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measures", "center", "name"),
+    ("measures", "center", "cycles", "count"),
     [
-        ("all", "mean", "cycles_per_op"),
-        ("all", "median", "cycles_p50"),
-        ("kernel", "mean", "kernel_cycles"),
-        ("kernel", "median", "kernel_cycles_p50"),
+        ("all", "mean", "cycles_per_op", "instructions_per_op"),
+        ("all", "median", "cycles_p50", "instructions_per_op"),
+        ("kernel", "mean", "kernel_cycles", "kernel_instructions"),
+        ("kernel", "median", "kernel_cycles_p50", "kernel_instructions"),
     ],
 )
-def test_one_metric_decides(measures: Measures, center: Center, name: str) -> None:
+def test_one_metric_decides_and_instructions_of_the_same_share_stand_beside_it(
+    measures: Measures, center: Center, cycles: str, count: str
+) -> None:
     metrics = costs.metrics_of(measures, center)
-    assert [metric.name for metric in metrics if metric.primary] == [metrics[0].name] == [name]
+    assert [metric.name for metric in metrics if metric.primary] == [metrics[0].name] == [cycles]
     assert sorted(metric.name for metric in metrics) == sorted({metric.name for metric in costs.METRICS})
-
-
-@pytest.mark.parametrize("center", ["mean", "median"])
-@pytest.mark.parametrize(("measures", "name"), [("all", "instructions_per_op"), ("kernel", "kernel_instructions")])
-def test_instructions_of_the_same_share_stand_beside_cycles(measures: Measures, center: Center, name: str) -> None:
-    cycles, counts = (costs.metrics_of(measures, center, basis)[0] for basis in costs.BASES)
-    assert (counts.name, counts.primary) == (name, True)
-    assert costs.beside(cycles.name) == ("instructions", name) and costs.count_of(cycles.name) == name
-    assert costs.beside(name) == ("cycles", costs.metrics_of(measures, "mean")[0].name)
-    assert costs.beside("throughput") is None and costs.count_of(name) is None
+    counts = costs.metrics_of(measures, center, "instructions")[0]
+    assert (counts.name, counts.primary) == (count, True)
+    assert costs.beside(cycles) == ("instructions", count) and costs.count_of(cycles) == count
+    assert costs.beside(count) == ("cycles", costs.metrics_of(measures, "mean")[0].name)
+    assert costs.beside("throughput") is None and costs.count_of(count) is None
 
 
 @pytest.mark.parametrize("name", sorted({m.name for m in costs.METRICS}))
