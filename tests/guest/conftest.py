@@ -99,17 +99,16 @@ class Lab:
         assert len(complaints) == 1, done.stderr
         return complaints[0]
 
+    def start(self, *arguments: str, **how: Any) -> subprocess.Popen[str]:
+        """Start a command, whose messages can be read."""
+        # A shell without job control starts what it puts in the background deaf to Ctrl-C, the tests too.
+        argv = ["env", "--default-signal=INT", *self.command(*arguments)]
+        quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+        return subprocess.Popen(argv, cwd="/", env=self.environment(), stdout=quiet, stderr=pipe, text=True, **how)
+
     def stop_when(self, event: Callable[[], object], stop: signal.Signals, *arguments: str) -> tuple[int, str]:
         """Start a command, signal it once something has happened; gives status and what it said."""
-        # A shell without job control starts what it puts in the background deaf to Ctrl-C, the tests too.
-        process = subprocess.Popen(
-            ["env", "--default-signal=INT", *self.command(*arguments)],
-            cwd="/",
-            env=self.environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = self.start(*arguments)
         deadline = time.monotonic() + 600
         while not event():
             assert time.monotonic() < deadline, "what the test waits for never happened"

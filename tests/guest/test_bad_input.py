@@ -91,10 +91,7 @@ def test_a_kernel_that_means_harm_is_confined_and_named(lab: Lab, open_folder: P
 
 def _watched(lab: Lab, folder: Path, *words: str) -> tuple[str, list[dict[str, str]]]:
     """Run a comparison that fails; what it said, and /proc/PID/status of its guests' QEMU as they ran."""
-    process = subprocess.Popen(
-        lab.command("ab", *words, "--result", str(folder)), cwd="/", env=lab.environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = lab.start("ab", *words, "--result", str(folder))
     seen: list[dict[str, str]] = []
     while process.poll() is None:
         seen += _guests(str(folder))

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,10 +42,7 @@ def test_workers_give_the_bytes_of_one_machine_also_when_one_is_killed(lab: Lab,
     for name in ("worker-1", "worker-2"):
         assert list((cluster.folder / name).glob("cache/*/blobs/*")), f"{name} had a part in it"
 
-    process = subprocess.Popen(
-        lab.command(*WORDS, "--result", str(killed), *cluster.options),
-        cwd="/", env=lab.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = lab.start(*WORDS, "--result", str(killed), *cluster.options)
     while len(list(killed.glob("runs/*.json"))) < 2:
         assert process.poll() is None
         time.sleep(0.05)

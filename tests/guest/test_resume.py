@@ -55,10 +55,8 @@ def test_an_exact_comparison_goes_on_with_what_it_has(
 def test_a_live_comparison_goes_on_with_what_it_has(lab: Lab) -> None:
     folder = lab.home / "live-killed"
     words = ("ab", "--mode", "live", "--accel", "tcg", "--base", OLD, "--test", NEW, "-w", "alloc-burst:layout-4632k")
-    process = subprocess.Popen(
-        lab.command(*words, "--rounds=2", "--iterations=2", "--result", str(folder)),
-        cwd="/", env=lab.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+    words = (*words, "--rounds=2", "--iterations=2", "--result", str(folder))
+    process = lab.start(*words, start_new_session=True)
     deadline = time.monotonic() + 600
     while not list(folder.glob("boots/*.json")):
         assert time.monotonic() < deadline, "no guest has ended"
