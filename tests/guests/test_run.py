@@ -1,6 +1,5 @@
 """Guests: every failure is told from the others, and no guest outlives the lab."""
 
-import json
 import os
 import signal
 import subprocess
@@ -16,11 +15,11 @@ from lab.guests import run as guest_run
 from lab.guests.run import GuestExit, RunningGuests
 
 from ..fakes.processes import lives, program, until
+from .test_channel import HELLO, begin, end, out
+from .test_channel import report as whole
 
-HELLO = {"t": "hello", "release": "6.99.0", "clocksource": "tsc", "mem_kb": 600000, "cmdline": "quiet", "cpus": 1}
-BEGIN = {"t": "begin", "case": "layout-4632k", "now_ns": 1}
-OUT = {"t": "out", "case": "layout-4632k", "line": '{"metrics": {"throughput": 12.5}}'}
-END = {"t": "end", "case": "layout-4632k", "status": 0, "signal": 0, "oom_kills": 0, "now_ns": 2}
+CASE = "layout-4632k"
+BEGIN, OUT, END = begin(CASE), out(CASE, '{"metrics": {"throughput": 12.5}}'), end(CASE)
 BOOT = "[    0.000000] Linux version 6.99.0 (lab@lab) (gcc 12.2.0)\n"
 
 PANIC = "[    0.531] Kernel panic - not syncing: Fatal exception in interrupt\n"
@@ -49,11 +48,7 @@ NO_ROOT = "[    0.4] Kernel panic - not syncing: VFS: Unable to mount root fs on
 
 
 def lines(*rows: dict[str, object]) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
-def whole(*rows: dict[str, object]) -> bytes:
-    return lines(*rows, {"t": "done", "lines": len(rows)})
+    return whole(*rows, done=False)
 
 
 GOOD = whole(HELLO, BEGIN, OUT, END)
@@ -82,7 +77,7 @@ def test_a_guest_that_delivers_though_qemu_was_told_to_end_then(tmp_path: Path, 
 
 def test_a_case_that_was_killed_for_memory_is_in_the_report(tmp_path: Path) -> None:
     # The guest lives on and reports it, with the other cases.
-    report = whole(HELLO, BEGIN, {**END, "status": 137, "signal": 9, "oom_kills": 1})
+    report = whole(HELLO, BEGIN, end(CASE, status=137, signal=9, oom_kills=1))
     outcome = guest_run.read_report(ended(tmp_path, console=BOOT + OOM_KILL, report=report)).case("layout-4632k")
     assert outcome is not None and outcome.oom_kills == 1
 
