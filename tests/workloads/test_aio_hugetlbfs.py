@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,11 @@ from lab.workloads import selection
 
 from .programs import document_of, needs_compiler, run
 
+WORKLOAD = "aio-hugetlbfs"
 PAGE = 4096
 DEVICE_BYTES = 8 << 20
 
 pytestmark = needs_compiler
-
-
-@pytest.fixture(scope="module")
-def program(compiled: Callable[[str], Path]) -> Path:
-    return compiled("aio-hugetlbfs")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +49,7 @@ def test_a_case_reads_what_it_says_and_pins_each_page(
     done = run(program, "--case", case, "--device", device)
     if "cannot set up io_uring" in done.stderr:
         pytest.skip("no io_uring here")
-    metrics = document_of("aio-hugetlbfs", done)["metrics"]
+    metrics = document_of(WORKLOAD, done)["metrics"]
     assert metrics["ops"] == ops and metrics["throughput"] > 0
     assert 0 < metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"]
     # Others on this machine may pin pages at the same time, and filesystems may do it otherwise than devices.
@@ -79,7 +75,7 @@ def test_a_device_that_will_not_do(program: Path, device: Path, name: str, conte
 
 
 def test_the_lab_knows_the_names_that_the_program_knows() -> None:
-    workload = selection.load("aio-hugetlbfs")
+    workload = selection.load(WORKLOAD)
     for name in ("read-8k", "read-2m-d64-malloc", "uring-128k-d4-registered", *(case.name for case in workload.cases)):
         assert workload.case(name).name == name
     for name in ("read-64k-registered", "write-64k", "read-64", "read-64k-d0"):

@@ -1,6 +1,5 @@
 """alloc-burst, compiled and run on this machine: what it prints, and what must hold."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,19 +8,15 @@ from lab.workloads import selection
 
 from .programs import document_of, needs_compiler, run
 
+WORKLOAD = "alloc-burst"
 PAGE = 4096
 EXACT = ("throughput", "latency_p50", "latency_p95", "latency_p99", "page_faults", "ops")
 
 pytestmark = needs_compiler
 
 
-@pytest.fixture(scope="module")
-def program(compiled: Callable[[str], Path]) -> Path:
-    return compiled("alloc-burst")
-
-
 def measure(program: Path, case: str, seed: int = 1) -> dict[str, float]:
-    metrics: dict[str, float] = document_of("alloc-burst", run(program, "--case", case, LAB_SEED=str(seed)))["metrics"]
+    metrics: dict[str, float] = document_of(WORKLOAD, run(program, "--case", case, LAB_SEED=str(seed)))["metrics"]
     for name in EXACT:
         assert metrics[name] > 0, name
     assert metrics["latency_p50"] <= metrics["latency_p95"] <= metrics["latency_p99"]
@@ -29,7 +24,7 @@ def measure(program: Path, case: str, seed: int = 1) -> dict[str, float]:
 
 
 def test_every_case_of_the_sweep_runs(program: Path) -> None:
-    for case in selection.load("alloc-burst").cases:
+    for case in selection.load(WORKLOAD).cases:
         measure(program, case.name)
 
 

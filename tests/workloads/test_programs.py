@@ -1,5 +1,6 @@
 """What holds for all of the lab's own programs: the names that they refuse, and that their bytes are the same."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab.core.paths import data_folder
+from lab.workloads import selection
 
-from .programs import build, needs_compiler, run
+from .programs import build, document_of, needs_compiler, run
 
 pytestmark = needs_compiler
 
@@ -37,6 +39,35 @@ def test_other_names_are_misuse_in_one_line(compiled: Callable[[str], Path], nam
         assert done.stderr.startswith(f"{name}: case '{case}': ")
     done = run(compiled(name))
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith(f"usage: {name} --case ")
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "groups"),
+    [
+        ("syscalls", r"\w+", {"fs", "ipc", "mm", "net", "poll", "process", "sched", "security", "signal", "time"}),
+        ("latency", "", {"timers", "busy", "wake"}),
+        # Two workloads share the program, and each has the rows of one function.
+        ("cgroups", "ping_pong", {"depth", "across"}),
+        ("fairness", "compute", {""}),
+    ],
+)
+def test_every_row_of_a_program_s_table_is_a_case_of_a_group(name: str, row: str, groups: set[str]) -> None:
+    loaded = selection.load(name)
+    sources = (data_folder("workloads") / Path(loaded.program).name).glob("*.c")
+    form = rf'^\t\{{ "([a-z0-9-]+)",{f" {row}," if row else ""}'
+    rows = [found for path in sources for found in re.findall(form, path.read_text(), re.MULTILINE)]
+    cases = [case.name for case in loaded.cases if not re.fullmatch(loaded.case_pattern, case.name)]
+    assert sorted(rows) == sorted(cases)
+    assert {case.group for case in loaded.cases} == groups
+
+
+@pytest.mark.parametrize("case", ["nanosleep", "posix-timer", "setitimer-running", "uring-timeout", "wake-futex"])
+def test_a_case_of_latency_gives_all_its_metrics(compiled: Callable[[str], Path], case: str) -> None:
+    metrics = document_of("latency", run(compiled("latency"), "--case", case))["metrics"]
+    assert set(metrics) == {metric.name for metric in selection.load("latency").metrics}
+    assert metrics["ops"] == 500
+    assert 0 < metrics["grain"] <= metrics["latency_p50"] <= metrics["latency_p99"] <= metrics["latency_max"]
+    assert metrics["grain"] <= metrics["latency_mid"] <= metrics["latency_p99"]
 
 
 @pytest.mark.parametrize("source", ["workloads/alloc-burst", "images/guest"])

@@ -33,7 +33,6 @@ memory_mb = 512
 note = "all of it"
 
 [settings]
-thp = "never"
 thp.defrag = "always"
 sysctl.vm.swappiness = 10
 
@@ -51,8 +50,7 @@ GLIBC_TUNABLES = "glibc.malloc.hugetlb=1"
 def needy(tmp_path: Path) -> Workload:
     (tmp_path / "mine" / "data").mkdir(parents=True)
     (tmp_path / "mine" / "data" / "a b.txt").touch()
-    text = NEEDY.replace('thp = "never"\nthp.defrag', "thp.defrag")
-    (tmp_path / "mine" / "workload.toml").write_text(text)
+    (tmp_path / "mine" / "workload.toml").write_text(NEEDY)
     return selection.load(str(tmp_path / "mine"))
 
 
