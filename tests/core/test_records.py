@@ -156,11 +156,6 @@ def test_a_file_that_is_too_large_or_missing_is_named(tmp_path: Path) -> None:
         records.load(tmp_path / "gone.json", Thing)
 
 
-def test_file_digest_is_sha256(tmp_path: Path) -> None:
-    (tmp_path / "abc").write_bytes(b"abc")
-    assert records.file_digest(tmp_path / "abc").startswith("ba7816bf8f01cfea")
-
-
 def test_threads_may_meet_a_kind_of_record_at_the_same_time() -> None:
     """Without `prepared`, msgspec 0.22 ends such a process by SIGSEGV after a few dozen kinds."""
     program = """if True:
