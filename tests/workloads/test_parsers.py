@@ -18,10 +18,6 @@ def without(lines: list[str], word: str) -> list[str]:
     return kept
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
-
-
 # --- places in a document ---
 
 
@@ -32,7 +28,7 @@ def test_a_place_may_lead_through_keys_with_dots_and_lists() -> None:
     assert document.number("a.1.p.99.5") is None and document.number("a.0.q") is None
 
 
-@pytest.mark.parametrize("value", ["12", None, True, [], float("nan"), float("inf"), 10**400, 10**5000], ids=_kind)
+@pytest.mark.parametrize("value", ["12", None, True, [], float("nan"), float("inf"), 10**400, 10**5000], ids=type)
 def test_what_is_there_and_no_number_is_an_error(value: object) -> None:
     with pytest.raises(Unparsable, match="not a number"):
         Document(values={"a": value}, program="it").number("a")
@@ -41,16 +37,12 @@ def test_what_is_there_and_no_number_is_an_error(value: object) -> None:
 # --- fio ---
 
 
-def test_fio_s_own_fields_by_their_place() -> None:
+def test_fio_s_own_fields_by_their_place_and_their_total() -> None:
     document = parsers.read_fio(FIO)
     assert document.program == "fio-3.33"
     assert document.number("jobs.0.read.iops") == 7905.13834
     assert document.number("jobs.0.read.clat_ns.percentile.99.000000") == 4554752
     assert document.number("jobs.0.usr_cpu") == 34.677738
-
-
-def test_fio_s_total() -> None:
-    document = parsers.read_fio(FIO)
     found = {name: document.number(f"total.{name}") for name in ("ios", "bytes", "iops", "bw_bytes", "ctx")}
     assert found == {"ios": 20000, "bytes": 81920000, "iops": 7905.13834, "bw_bytes": 32379446, "ctx": 629}
     assert document.number("total.clat_p50") == 3883008 and document.number("total.clat_p99") == 4554752
