@@ -5,18 +5,14 @@ The object differs, and everything linked after it moves; what the kernel does s
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import PurePosixPath
 
 
-def symbol_of(number: int) -> str:
-    """The name by which the change of a commit is found in System.map."""
-    return f"history_{number:04d}"
-
-
 def change(number: int, path: str, content: bytes, pick: random.Random) -> tuple[bytes, str]:
-    """A file's content with the change of a commit in it, and the commit's subject."""
+    """A file's content with the change of a commit in it, and the commit's subject. System.map has the name."""
     what, make = pick.choice(_FLAVOURS)
-    text = make(symbol_of(number), pick)
+    text = make(f"history_{number:04d}", pick)
     where = PurePosixPath(path)
     return content + text.encode(), f"{where.parent / where.stem}: add a {what} ({number})"
 
@@ -35,12 +31,13 @@ static noinline __used unsigned long {name}(unsigned long value)
 """
 
 
-def _table(name: str, pick: random.Random) -> str:
-    return f"\nstatic const unsigned int {name}[] __used = {{\n{_numbers(pick)}}};\n"
+def _array(kind: str, name: str, pick: random.Random) -> str:
+    rows = [[f"{pick.getrandbits(32):#010x}" for _ in range(6)] for _ in range(pick.randint(1, 24))]
+    numbers = "".join(f"\t{', '.join(row)},\n" for row in rows)
+    return f"\nstatic {kind} {name}[] __used = {{\n{numbers}}};\n"
 
 
-def _counters(name: str, pick: random.Random) -> str:
-    return f"\nstatic unsigned int {name}[] __used = {{\n{_numbers(pick)}}};\n"
+_table, _counters = partial(_array, "const unsigned int"), partial(_array, "unsigned int")
 
 
 def _lookup(name: str, pick: random.Random) -> str:
@@ -50,11 +47,6 @@ static noinline __used unsigned int {name}(unsigned long index)
 	return {name}_table[index % (sizeof({name}_table) / sizeof({name}_table[0]))];
 }}
 """
-
-
-def _numbers(pick: random.Random) -> str:
-    rows = [[f"{pick.getrandbits(32):#010x}" for _ in range(6)] for _ in range(pick.randint(1, 24))]
-    return "".join(f"\t{', '.join(row)},\n" for row in rows)
 
 
 _FLAVOURS: list[tuple[str, Callable[[str, random.Random], str]]] = [
