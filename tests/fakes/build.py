@@ -11,7 +11,7 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,11 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     """Keep everything that the lab makes below a folder of the test."""
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.delenv("LAB_HOME", raising=False)
 
 
-def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]] = ()) -> subprocess.Popen[str]:
+def start_build(top: Path, text: str) -> subprocess.Popen[str]:
     """A build in a process of its own, which prints the key."""
     program = (
         "import sys; from lab.kernels.kernel import resolve; from lab.core.executor import Work\n"
@@ -89,7 +90,6 @@ def start_build(top: Path, text: str = "HEAD", *, env: Iterable[tuple[str, str]]
     )
     return subprocess.Popen(
         [sys.executable, "-c", program, str(top), text],
-        env={**os.environ, **dict(env)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -25,13 +25,9 @@ from ..fakes import packages
 from ..fakes.kernel_image import bzimage, elf
 from ..fakes.work import quiet
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 RELEASE = "6.12.1-test"
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("cache", "config"):
-        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / name))
 
 
 @pytest.fixture

@@ -7,33 +7,22 @@ import pytest
 
 from lab.core.errors import UserError
 from lab.kernels import layout, trees
-from lab.kernels.build import TreeSource
 from lab.kernels.kernel import resolve
 from lab.kernels.spec import parse, with_layout
 
-from ..fakes.kernel import SCRIPT, commit_all, git, make_kernel
+from ..fakes.kernel import SCRIPT, commit_all, git
+from .conftest import tree_of
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
 
-@pytest.fixture
-def linux(tmp_path: Path) -> Path:
-    return make_kernel(tmp_path / "linux")
-
-
-def source(text: str, linux: Path) -> TreeSource:
-    found = resolve(text, str(linux)).source
-    assert isinstance(found, TreeSource)
-    return found
-
-
 def test_each_number_is_another_patch_to_the_linker_script_alone_and_always_the_same(linux: Path) -> None:
-    plain, other = source("HEAD", linux), source("HEAD+layout-2", linux)
+    plain, other = tree_of("HEAD", linux), tree_of("HEAD+layout-2", linux)
     assert other.commit == plain.commit and other.patches == ("layout-2",)
     assert other.tree_id != plain.tree_id and other.build_commit != plain.build_commit
     repo = trees.open_tree(str(linux)).repo
     assert repo.git("diff", "--name-only", plain.tree_id, other.tree_id) == layout.SCRIPT
-    numbers = [source(f"HEAD+layout-{number}", linux).tree_id for number in (1, 2, 3, 1)]
+    numbers = [tree_of(f"HEAD+layout-{number}", linux).tree_id for number in (1, 2, 3, 1)]
     assert len({*numbers}) == 3 and numbers[0] == numbers[3]
 
 

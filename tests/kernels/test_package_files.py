@@ -5,6 +5,7 @@ import re
 import subprocess
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,10 @@ from ..fakes import packages
 from ..fakes.kernel_image import bzimage, elf
 from ..fakes.work import quiet
 
+pytestmark = pytest.mark.usefixtures("own_home")
+
 RELEASE = "6.12.1-test"
 KERNEL = bzimage(elf())
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -42,24 +40,15 @@ def files(tmp_path: Path) -> Path:
     return tmp_path / "files"
 
 
+DEB = package_files.Identity("deb", "linux-image-6.12.1", "6.12.1-1", "amd64")
+PACMAN = package_files.Identity("pacman", "linux", "6.12.1.arch1-1", "x86_64")
+RPM = package_files.Identity("rpm", "kernel-core", "6.12.1-200.fc41", "x86_64")
 MADE: dict[str, tuple[Callable[[Path, Path], Path], package_files.Identity]] = {
-    "rpm": (packages.rpm, package_files.Identity("rpm", "kernel-core", "6.12.1-200.fc41", "x86_64")),
-    "rpm.xz": (
-        lambda files, into: packages.rpm(files, into, payload="w2.xzdio", epoch=2),
-        package_files.Identity("rpm", "kernel-core", "2:6.12.1-200.fc41", "x86_64"),
-    ),
-    "deb": (packages.deb, package_files.Identity("deb", "linux-image-6.12.1", "6.12.1-1", "amd64")),
-    "deb.zst": (
-        lambda files, into: packages.deb(files, into, z="zstd"),
-        package_files.Identity("deb", "linux-image-6.12.1", "6.12.1-1", "amd64"),
-    ),
-    **{
-        f"pacman.{z}": (
-            lambda files, into, z=z: packages.pacman(files, into, z=z),  # type: ignore[misc]
-            package_files.Identity("pacman", "linux", "6.12.1.arch1-1", "x86_64"),
-        )
-        for z in ("zst", "xz", "gz")
-    },
+    "rpm": (packages.rpm, RPM),
+    "rpm.xz": (partial(packages.rpm, payload="w2.xzdio", epoch=2), RPM._replace(version=f"2:{RPM.version}")),
+    "deb": (packages.deb, DEB),
+    "deb.zst": (partial(packages.deb, z="zstd"), DEB),
+    **{f"pacman.{z}": (partial(packages.pacman, z=z), PACMAN) for z in ("zst", "xz", "gz")},
 }
 
 

@@ -10,10 +10,10 @@ import pytest
 from lab.core import settings
 from lab.core.errors import UserError
 from lab.kernels import patches
-from lab.kernels.build import TreeSource
 from lab.kernels.kernel import resolve
 
 from ..fakes.kernel import git, make_kernel
+from .conftest import tree_of
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -97,12 +97,6 @@ def linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_kernel(tmp_path / "linux")
 
 
-def tree_of(text: str, linux: Path) -> TreeSource:
-    source = resolve(text, str(linux)).source
-    assert isinstance(source, TreeSource)
-    return source
-
-
 @pytest.mark.parametrize("forms", [ALONE, SERIES], ids=["alone", "series"])
 def test_every_form_of_a_patch_gives_the_tree_of_git_am(linux: Path, forms: dict[str, bytes]) -> None:
     trees = {}
@@ -177,7 +171,6 @@ def test_a_series_is_found_by_the_id_of_any_of_its_mails(
         for number, one in enumerate(everything):
             (folder / f"{number}{'' if where == 'Maildir' else '.eml'}").write_bytes(one)
         if where == "configured":
-            monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
             settings.file().parent.mkdir(parents=True)
             settings.file().write_text(f'mails = "{folder}"\n')
     (tmp_path / "both").write_bytes(ONE + TWO)

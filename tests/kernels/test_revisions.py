@@ -8,10 +8,10 @@ import pytest
 from lab.core.errors import UserError
 from lab.core.git import Repo
 from lab.kernels import revisions, trees
-from lab.kernels.build import TreeSource
 from lab.kernels.kernel import resolve
 
-from ..fakes.kernel import UPSTREAM, change, commit_all, fingerprint, git, make_kernel
+from ..fakes.kernel import UPSTREAM, change, commit_all, fingerprint, git
+from .conftest import tree_of
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -29,25 +29,14 @@ PATCH = """diff --git a/mm/mmap.c b/mm/mmap.c
 
 
 @pytest.fixture
-def linux(tmp_path: Path) -> Path:
-    return make_kernel(tmp_path / "linux")
-
-
-@pytest.fixture
 def fix(tmp_path: Path) -> Path:
     path = tmp_path / "fix.patch"
     path.write_text(PATCH)
     return path
 
 
-def _tree(text: str, tree: Path | None = None) -> TreeSource:
-    source = resolve(text, str(tree) if tree else None).source
-    assert isinstance(source, TreeSource)
-    return source
-
-
 def test_a_revision(linux: Path) -> None:
-    found = _tree("v1.0^{}@thp=never", linux)
+    found = tree_of("v1.0^{}@thp=never", linux)
     assert found.commit == found.build_commit == git(linux, "rev-parse", "v1.0^{commit}")
     assert found.tree_id == git(linux, "rev-parse", "v1.0^{tree}")
     assert (found.subject, found.describe) == ("root", "v1.0")
@@ -56,11 +45,11 @@ def test_a_revision(linux: Path) -> None:
 @pytest.mark.parametrize(("suffix", "expected"), [("", "HEAD~1"), ("^", "HEAD~2"), ("~1", "HEAD~2")])
 def test_an_upstream_id_is_found_as_its_backport(linux: Path, suffix: str, expected: str) -> None:
     spec = resolve(UPSTREAM[:12] + suffix, str(linux))
-    assert isinstance(spec.source, TreeSource)
-    assert spec.source.commit == git(linux, "rev-parse", expected)
+    source = spec.tree_source
+    assert source is not None and source.commit == git(linux, "rev-parse", expected)
     taken = git(linux, "rev-parse", "HEAD~1")[:12]
     assert spec.note == (
-        f"efa7df3e3bb5 is not in tree '{spec.source.tree}'; taking {taken} "
+        f"efa7df3e3bb5 is not in tree '{source.tree}'; taking {taken} "
         f'("mm: align"), its backport ("commit {UPSTREAM} upstream.")'
     )
 
@@ -69,12 +58,12 @@ def test_a_commit_of_the_tree_itself_comes_before_a_backport(linux: Path) -> Non
     own = git(linux, "rev-parse", "HEAD~2")
     commit_all(linux, f"confusing\n\ncommit {own} upstream.")
     spec = resolve(own[:12], str(linux))
-    assert isinstance(spec.source, TreeSource) and spec.source.commit == own and spec.note is None
+    assert spec.tree_source is not None and spec.tree_source.commit == own and spec.note is None
 
 
 def test_patches_give_a_commit_to_build(linux: Path, fix: Path) -> None:
     before = fingerprint(linux)
-    found = _tree(f"HEAD+{fix}", linux)
+    found = tree_of(f"HEAD+{fix}", linux)
     assert found.commit == git(linux, "rev-parse", "HEAD")
     assert found.patches == ("fix.patch",)
     repo = trees.open_tree(str(linux)).repo
@@ -83,14 +72,14 @@ def test_patches_give_a_commit_to_build(linux: Path, fix: Path) -> None:
     assert repo.git("log", "-1", "--format=%an <%ae> %P", found.build_commit) == (
         f"kernel-ab-lab <lab@localhost> {found.commit}"
     )
-    assert _tree(f"HEAD+{fix}", linux) == found
+    assert tree_of(f"HEAD+{fix}", linux) == found
     assert fingerprint(linux) == before
 
 
 def test_worktree_is_content_and_nothing_of_the_users_is_touched(linux: Path) -> None:
     git(linux, "config", "core.hooksPath", "hooks")
     (linux / ".git" / "info" / "exclude").write_text("secret\n")
-    assert _tree(f"worktree:{linux}").build_commit == git(linux, "rev-parse", "HEAD")
+    assert tree_of(f"worktree:{linux}").build_commit == git(linux, "rev-parse", "HEAD")
     change(linux, 5)
     (linux / "new.c").write_text("new\n")
     (linux / "staged.c").write_text("staged\n")
@@ -99,7 +88,7 @@ def test_worktree_is_content_and_nothing_of_the_users_is_touched(linux: Path) ->
     for ignored in ("x.o", "secret"):
         (linux / ignored).write_text("not for the kernel")
     before = fingerprint(linux)
-    found = _tree(f"worktree:{linux}")
+    found = tree_of(f"worktree:{linux}")
     assert fingerprint(linux) == before
     repo = trees.open_tree(str(linux)).repo
     assert repo.git("ls-tree", "-r", "--name-only", found.tree_id).split() == [
@@ -108,9 +97,9 @@ def test_worktree_is_content_and_nothing_of_the_users_is_touched(linux: Path) ->
     ]  # fmt: skip
     assert "addr += 5" in repo.git("show", f"{found.build_commit}:mm/mmap.c")
     assert found.describe.endswith("-dirty") and found.subject == "uncommitted work on mm: later"
-    assert _tree(f"worktree:{linux}") == found
+    assert tree_of(f"worktree:{linux}") == found
     commit_all(linux, "the same content")
-    assert _tree(f"worktree:{linux}").tree_id == found.tree_id
+    assert tree_of(f"worktree:{linux}").tree_id == found.tree_id
 
 
 def test_worktree_sees_a_change_that_keeps_size_and_time(linux: Path) -> None:
@@ -121,7 +110,7 @@ def test_worktree_sees_a_change_that_keeps_size_and_time(linux: Path) -> None:
         times = path.stat()
         change(linux, 8 if hidden else 7)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        found = _tree(f"worktree:{linux}")
+        found = tree_of(f"worktree:{linux}")
         repo = trees.open_tree(str(linux)).repo
         assert f"addr += {8 if hidden else 7}" in repo.git("show", f"{found.tree_id}:mm/mmap.c")
 
@@ -139,11 +128,11 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_set_of_patches_is_applied_in_order(linux: Path, shipped: Path) -> None:
-    found = _tree("HEAD+twice", linux)
+    found = tree_of("HEAD+twice", linux)
     assert found.patches == ("0001-first.patch", "0002-second.patch")
-    same = _tree(f"HEAD+{shipped / '0001-first.patch'}+{shipped / '0002-second.patch'}", linux)
+    same = tree_of(f"HEAD+{shipped / '0001-first.patch'}+{shipped / '0002-second.patch'}", linux)
     assert same == found
-    assert found.tree_id != _tree(f"HEAD+{shipped / '0001-first.patch'}", linux).tree_id
+    assert found.tree_id != tree_of(f"HEAD+{shipped / '0001-first.patch'}", linux).tree_id
 
 
 @pytest.mark.parametrize(
@@ -162,15 +151,15 @@ def test_an_unknown_set_says_which_there_are(linux: Path, shipped: Path, text: s
 
 def test_worktree_of_a_linked_checkout_and_with_a_patch(linux: Path, tmp_path: Path, fix: Path) -> None:
     git(linux, "worktree", "add", "-q", str(tmp_path / "second"), "HEAD~1")
-    assert _tree(f"worktree:{tmp_path / 'second'}").commit == git(linux, "rev-parse", "HEAD~1")
-    assert _tree(f"worktree:{linux}+{fix}").tree_id == _tree(f"HEAD+{fix}", linux).tree_id
+    assert tree_of(f"worktree:{tmp_path / 'second'}").commit == git(linux, "rev-parse", "HEAD~1")
+    assert tree_of(f"worktree:{linux}+{fix}").tree_id == tree_of(f"HEAD+{fix}", linux).tree_id
 
 
 def test_worktree_with_a_split_index(linux: Path) -> None:
     git(linux, "update-index", "--split-index")
     change(linux, 6)
     before = fingerprint(linux)
-    found = _tree(f"worktree:{linux}")
+    found = tree_of(f"worktree:{linux}")
     assert "addr += 6" in trees.open_tree(str(linux)).repo.git("show", f"{found.tree_id}:mm/mmap.c")
     assert fingerprint(linux) == before
 
@@ -241,37 +230,32 @@ OTHER = "efa7df3" + "0" * 33
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "is_form"),
     [
-        f"commit {UPSTREAM} upstream.",
-        f"    commit {UPSTREAM} upstream",
-        f"[ Upstream commit {UPSTREAM} ]",
-        f"(cherry picked from commit {UPSTREAM})",
+        (f"commit {UPSTREAM} upstream.", True),
+        (f"    commit {UPSTREAM} upstream", True),
+        (f"[ Upstream commit {UPSTREAM} ]", True),
+        (f"(cherry picked from commit {UPSTREAM})", True),
+        (f"This reverts commit {UPSTREAM}.", False),
+        (f"see commit {UPSTREAM} upstream.", False),
+        ("commit efa7df3 upstream.", False),
     ],
 )
-def test_forms(line: str) -> None:
-    assert revisions.upstream_of(f"subject\n\n{line}\n\ntext") == [(UPSTREAM, line.strip())]
+def test_forms_of_a_line_that_names_the_upstream_commit(line: str, is_form: bool) -> None:
+    found = [(UPSTREAM, line.strip())] if is_form else []
+    assert revisions.upstream_of(f"subject\n\n{line}\n\ntext") == found
 
 
-@pytest.mark.parametrize(
-    "line", [f"This reverts commit {UPSTREAM}.", f"see commit {UPSTREAM} upstream.", "commit efa7df3 upstream."]
-)
-def test_not_forms(line: str) -> None:
-    assert revisions.upstream_of(f"subject\n\n{line}\n") == []
-
-
-def test_the_newest_of_several_is_taken(tmp_path: Path) -> None:
-    top = make_kernel(tmp_path / "linux")
-    again = commit_all(top, f"mm: align, again\n\n(cherry picked from commit {UPSTREAM})")
-    commit_all(top, f'Revert "mm: align"\n\nThis reverts commit {UPSTREAM}.')
-    found = revisions.find(Repo(top / ".git"), UPSTREAM[:12], head="HEAD")
+def test_the_newest_of_several_is_taken(linux: Path) -> None:
+    again = commit_all(linux, f"mm: align, again\n\n(cherry picked from commit {UPSTREAM})")
+    commit_all(linux, f'Revert "mm: align"\n\nThis reverts commit {UPSTREAM}.')
+    found = revisions.find(Repo(linux / ".git"), UPSTREAM[:12], head="HEAD")
     assert found is not None and found.commit == again
 
 
-def test_an_ambiguous_prefix_lists_what_it_may_mean(tmp_path: Path) -> None:
-    top = make_kernel(tmp_path / "linux")
-    commit_all(top, f"other\n\n[ Upstream commit {OTHER} ]")
+def test_an_ambiguous_prefix_lists_what_it_may_mean(linux: Path) -> None:
+    commit_all(linux, f"other\n\n[ Upstream commit {OTHER} ]")
     with pytest.raises(UserError) as caught:
-        revisions.find(Repo(top / ".git"), "efa7df3", head="HEAD")
+        revisions.find(Repo(linux / ".git"), "efa7df3", head="HEAD")
     assert UPSTREAM in caught.value.message and OTHER in caught.value.message
-    assert revisions.find(Repo(top / ".git"), UPSTREAM[:8], head="HEAD") is not None
+    assert revisions.find(Repo(linux / ".git"), UPSTREAM[:8], head="HEAD") is not None

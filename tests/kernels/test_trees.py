@@ -17,14 +17,9 @@ from lab.kernels import debs, default_tree, trees
 from lab.kernels.kernel import resolve
 from lab.kernels.package_lists import Offer
 
-from ..fakes.kernel import MMAP_C, commit_all, fingerprint, git, make_kernel, write_kernel
+from ..fakes.kernel import MMAP_C, commit_all, fingerprint, git, write_kernel
 
 pytestmark = pytest.mark.usefixtures("own_home")
-
-
-@pytest.fixture
-def linux(tmp_path: Path) -> Path:
-    return make_kernel(tmp_path / "linux")
 
 
 def _patch(folder: Path, number: int, old: int, new: int, body: str) -> Path:
