@@ -100,19 +100,19 @@ def test_what_is_refused(ask: Callable[[], object], message: str) -> None:
     assert message in raised.value.message and raised.value.hint
 
 
+def _specs(name: str) -> list[KernelSpec]:
+    return [KernelSpec(text="f", source=FileSource(path="/f", sha256="0", release="6", architecture=name))]
+
+
 def test_without_a_model_instructions_decide() -> None:
-    specs = [KernelSpec(text="f", source=FileSource(path="/f", sha256="0", release="6", architecture="arm64"))]
+    specs = _specs("arm64")
     asked = MeasureOptions(workload=("syscalls",))
     counted = asked.for_kernels(specs)
     assert (counted.model, counted.metric, counted.common(None)["machine"]) == ("count", "instructions", None)
-    assert asked.for_kernels([KernelSpec(text="d", source=DebSource(package="p", version="1"))]) is asked
+    assert asked.for_kernels(_specs("x86_64")) is asked
     for wrong in (MeasureOptions(workload=("w",), model="full"), MeasureOptions(workload=("w",), metric="cycles")):
         with pytest.raises(UserError, match="arm64 guests have no cost model"):
             wrong.for_kernels(specs)
-
-
-def _specs(name: str) -> list[KernelSpec]:
-    return [KernelSpec(text="f", source=FileSource(path="/f", sha256="0", release="6", architecture=name))]
 
 
 def test_cycles_of_arm64_are_modelled_where_they_are_asked_for() -> None:

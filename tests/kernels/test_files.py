@@ -5,6 +5,7 @@ import gzip
 import lzma
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,28 +16,28 @@ from lab.kernels import files
 from ..fakes.kernel_image import CONFIG, bzimage, elf
 
 
-def _by(tool: str, *options: str) -> bytes:
+def _by(tool: str, *options: str, content: bytes) -> bytes:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
-    return subprocess.run([tool, *options], input=elf(), check=True, capture_output=True).stdout
+    return subprocess.run([tool, *options], input=content, check=True, capture_output=True).stdout
 
 
 SIZE = b"\0\1\2\3"
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "none": lambda content: content,
+    "gzip": gzip.compress,
+    "xz": lambda content: lzma.compress(content) + SIZE,
+    "lzma": lambda content: lzma.compress(content, lzma.FORMAT_ALONE) + SIZE,
+    "bzip2": lambda content: bz2.compress(content) + SIZE,
+    "zstd": lambda content: _by("zstd", "-c", "--ultra", "-22", content=content) + SIZE,
+    "lz4": lambda content: _by("lz4", "-c", "-l", content=content) + SIZE,
+}
 
 
-@pytest.mark.parametrize("packer", ["none", "gzip", "xz", "lzma", "bzip2", "zstd", "lz4"])
+@pytest.mark.parametrize("packer", PACKERS)
 def test_unpacked_whatever_the_packer(tmp_path: Path, packer: str) -> None:
-    payload = {
-        "none": lambda: elf(),
-        "gzip": lambda: gzip.compress(elf()),
-        "xz": lambda: lzma.compress(elf()) + SIZE,
-        "lzma": lambda: lzma.compress(elf(), lzma.FORMAT_ALONE) + SIZE,
-        "bzip2": lambda: bz2.compress(elf()) + SIZE,
-        "zstd": lambda: _by("zstd", "-c", "--ultra", "-22") + SIZE,
-        "lz4": lambda: _by("lz4", "-c", "-l") + SIZE,
-    }[packer]()
     path = tmp_path / "vmlinuz"
-    path.write_bytes(bzimage(payload))
+    path.write_bytes(bzimage(PACKERS[packer](elf())))
     assert bytes(files.extract_vmlinux(path)) == elf()
     assert files.kconfig_of(path) == CONFIG
     found = files.inspect(path)
@@ -109,14 +110,45 @@ def test_the_banner_names_the_compiler(tmp_path: Path, banner: str, compiler: st
 @pytest.mark.parametrize("packer", ["gzip", "xz", "bzip2", "zstd"])
 def test_what_unpacks_without_end_is_refused(packer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "UNPACKED_MAX", 1 << 20)
-    zeros = elf() + bytes(2 << 20)
-    payload = {
-        "gzip": lambda: gzip.compress(zeros),
-        "xz": lambda: lzma.compress(zeros) + SIZE,
-        "bzip2": lambda: bz2.compress(zeros) + SIZE,
-        "zstd": lambda: subprocess.run(["zstd", "-c"], input=zeros, check=True, capture_output=True).stdout + SIZE,
-    }[packer]()
     path = tmp_path / "vmlinuz"
-    path.write_bytes(bzimage(payload))
+    path.write_bytes(bzimage(PACKERS[packer](elf() + bytes(2 << 20))))
     with pytest.raises(UserError, match="unpacks to more than 1 MiB"):
         files.extract_vmlinux(path)
+
+
+# ---- names of kernel parameters in an image
+
+NAMES = b"\0threadirqs\0nohz=\0nospectre_v2\0rcu_nocbs\0rcupdate.rcu_expedited\0rcupdate.rcu_normal\0workqueue.debug\0"
+
+
+@pytest.fixture
+def vmlinux(tmp_path: Path) -> Path:
+    path = tmp_path / "vmlinux"
+    path.write_bytes(elf() + NAMES)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("threadirqs", True),
+        ("nohz", True),
+        ("spectre_v2", True),  # the end of another string: linkers merge these
+        ("rcu-nocbs", True),
+        ("rcupdate.rcu_expedited", True),
+        ("nokaslr", True),
+        ("threadirq", False),
+        ("rcupdate.rcu_expeditd", False),
+        ("rcupdate-rcu_normal", False),
+        ("nohz.*", False),
+    ],
+)
+def test_a_kernel_knows_the_names_in_its_image(vmlinux: Path, name: str, known: bool) -> None:
+    assert files.has_parameter(vmlinux, name) is known
+
+
+def test_similar_names_are_those_of_the_same_module(vmlinux: Path) -> None:
+    said = files.similar_parameters(vmlinux, "rcupdate.rcu_expeditd")
+    assert said is not None and said.startswith("did you mean rcupdate.rcu_expedited")
+    assert files.similar_parameters(vmlinux, "threadirq") is None
+    assert files.similar_parameters(vmlinux, "other.debug") is None
