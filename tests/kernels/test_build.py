@@ -21,7 +21,7 @@ from lab.core import ansible, paths, records
 from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
-from lab.core.progress import Progress
+from lab.core.progress import QUIET
 from lab.kernels import build, compilers, debs, store
 from lab.kernels.architecture import MachineType
 from lab.kernels.build import BuildRequest, make_variables
@@ -38,6 +38,7 @@ from ..fakes.compiler import write_compiler
 from ..fakes.kernel import commit_all, git
 from ..fakes.processes import until
 
+WORK = Work(jobs=2, progress=QUIET)
 _NUMBER = itertools.count(100)
 
 
@@ -91,11 +92,11 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def _obtain(spec: KernelSpec, cc: Compiler | None = None, progress: Progress | None = None) -> Build:
+def _obtain(spec: KernelSpec, cc: Compiler | None = None) -> Build:
     source = spec.tree_source
     assert source is not None
     request = BuildRequest(text=spec.text, source=source, kconfig=spec.kconfig, compiler=cc or compiler())
-    return build.obtain(request, Work(jobs=2, progress=progress or quiet()))
+    return build.obtain(request, WORK)
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -161,7 +162,7 @@ def test_a_build_folder_is_warmed_once_though_the_store_has_the_kernel(
     assert _obtain(spec).key == built.key
     assert made() == []
     for _ in range(2):
-        spec.warm(Work(jobs=2, progress=quiet()))
+        spec.warm(WORK)
     objects = made()
     assert "mm/mmap" in objects and len(objects) == len(set(objects)) > 1
     _obtain(spec_of(linux, commit_change(linux, next(_NUMBER)) + words))
@@ -209,7 +210,7 @@ def test_a_revision_is_built_for_another_architecture(
     for tool in ("gcc", "ld"):
         write_compiler(home / "cross", f"aarch64-linux-gnu-{tool}", f"cross {tool} 12.2")
     monkeypatch.setenv("PATH", str(home / "cross"), prepend=os.pathsep)
-    kernel = spec_of(linux, f"{built.commit}%arch=arm64").obtain(Work(progress=quiet()))
+    kernel = spec_of(linux, f"{built.commit}%arch=arm64").obtain(WORK)
     assert kernel.architecture == "arm64" and kernel.machines() == [MachineType.VIRT]
     assert kernel.vmlinux is None and kernel.bzimage == store.folder_of(kernel.key) / "Image"
     other = store.find(kernel.key)
@@ -238,13 +239,12 @@ def test_what_cases_need_is_built_in_where_the_tree_has_it_and_the_spec_lets_it(
     built: Build, linux: Path, home: Path
 ) -> None:
     needs = Needs(optional=frozenset({"CONFIG_SLUB_DEBUG", "CONFIG_NEEDY", "CONFIG_NOT_OF_THIS_TREE"}))
-    work = Work(jobs=2, progress=quiet())
-    kernel = spec_of(linux, built.commit).obtain(work, needs=needs)
+    kernel = spec_of(linux, built.commit).obtain(WORK, needs=needs)
     assert kernel.key == _obtain(spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=y")).key != built.key
-    assert spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=n").obtain(work, needs=needs).key == built.key
-    assert spec_of(linux, built.commit).obtain(work, needs=Needs(frozenset({"CONFIG_AIO"}))).key == built.key
+    assert spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=n").obtain(WORK, needs=needs).key == built.key
+    assert spec_of(linux, built.commit).obtain(WORK, needs=Needs(frozenset({"CONFIG_AIO"}))).key == built.key
     with pytest.raises(UserError, match="CONFIG_NOT_OF_THIS_TREE: no such kconfig symbol"):
-        spec_of(linux, built.commit).obtain(work, needs=Needs(required=needs.optional))
+        spec_of(linux, built.commit).obtain(WORK, needs=Needs(required=needs.optional))
 
 
 def test_the_configuration_of_a_package_takes_the_place_of_the_lab_s(
@@ -270,7 +270,7 @@ def test_the_configuration_of_a_package_takes_the_place_of_the_lab_s(
     assert Path(line.rpartition(": ")[2]).read_text().startswith("CONFIG_NEEDY=y became n\n")
     monkeypatch.setattr(DebSource, "obtain", lambda *_, **__: dataclasses.replace(files, config=None))
     with pytest.raises(UserError, match=r"linux-image-6\.12 6\.12\.5-1 does not contain the configuration"):
-        spec.obtain(Work(jobs=2, progress=quiet()))
+        spec.obtain(WORK)
     with pytest.raises(UserError, match="the package that a src: tree is the source of"):
         spec_of(linux, f"{built.commit}@config:distro")
 
@@ -281,7 +281,7 @@ def test_the_configuration_of_a_reporter_does_not_need_the_file_any_more(built: 
     file.write_bytes(gzip.compress(text.encode()))
     spec = spec_of(linux, f"{built.commit}%config={file},SLUB_DEBUG=n")
     file.unlink()
-    found = spec.obtain(Work(jobs=2, progress=quiet())).configuration() or {}
+    found = spec.obtain(WORK).configuration() or {}
     chosen = {name for name, value in found.items() if value != "n"}
     assert {"CONFIG_SMP", "CONFIG_SERIAL_8250"} <= chosen, "what the reporter has, and what a guest needs"
     assert not {"CONFIG_AIO", "CONFIG_SLUB_DEBUG", "CONFIG_NUMA"} & chosen, "no module, and nothing of the lab's"
