@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from lab.core import paths, toml
+from lab.core import toml
 from lab.core.records import Record
 
 
@@ -20,11 +20,6 @@ class Settings(Record, frozen=True, kw_only=True):
     database: str | None = None
     mails: str | None = None
     kernels: dict[str, str] = msgspec.field(default_factory=dict)
-
-    @property
-    def mail_folders(self) -> list[Path]:
-        """The folder or mailbox that is named, if one is."""
-        return [paths.expanded(self.mails)] if self.mails else []
 
 
 def file() -> Path:

@@ -91,7 +91,8 @@ def by_id(text: str) -> list[Patch]:
     name = text.removeprefix(LORE).strip("<>")
     if "://" in name:
         name = name.rstrip("/").rpartition("/")[2]
-    folders = [*settings.load().mail_folders, Path.cwd(), paths.cache_dir("mails")]
+    named_folder = settings.load().mails
+    folders = [*([paths.expanded(named_folder)] if named_folder else []), Path.cwd(), paths.cache_dir("mails")]
     if not name:
         raise UserError(f"{text!r} has no message id", hint="write e.g. v6.12+lore:20240101.1234@example.org")
     thread = _thread_of(name, folders) or (_fetch(name, folders[-1]) and _thread_of(name, folders[-1:]))
