@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +53,8 @@ _NUMBER_MAX = 20
 """The most digits of an epoch."""
 
 
-def of_rpm(version: str) -> Any:
-    """The order of rpm (rpmvercmp): `[EPOCH:]VERSION[-RELEASE]`."""
-    return _with_epoch(version, _rpm)
-
-
-def of_pacman(version: str) -> Any:
-    """The order of pacman (vercmp), which grew out of rpm's: letters behind a number come before its end."""
-    return _with_epoch(version, _pacman)
-
-
-ORDERS: dict[str, Key] = {"deb": Version, "rpm": of_rpm, "pacman": of_pacman}
-"""The order of each kind of package."""
-
-
-def _with_epoch(text: str, key: Key) -> tuple[int, Any, Any]:
+def _with_epoch(key: Key, text: str) -> tuple[int, Any, Any]:
+    """The order of `[EPOCH:]VERSION[-RELEASE]`."""
     epoch, colon, rest = text.partition(":")
     number = int(epoch) if colon and epoch.isdecimal() and len(epoch) <= _NUMBER_MAX else 0
     version, _, release = (rest if colon else text).partition("-")
@@ -80,7 +68,7 @@ def _number(digits: str) -> tuple[int, str]:
 
 
 def _rpm(text: str) -> list[tuple[int, Any]]:
-    """Segments, each with its rank: a tilde, the end, a caret, letters, a number. Other characters are ignored."""
+    """Segments (rpmvercmp), each with its rank: a tilde, the end, a caret, letters, a number; no other characters."""
     ranks: list[tuple[int, Any]] = []
     for part in re.findall(r"~|\^|[0-9]+|[a-zA-Z]+", text):
         if part in "~^":
@@ -91,7 +79,7 @@ def _rpm(text: str) -> list[tuple[int, Any]]:
 
 
 def _pacman(text: str) -> list[tuple[int, ...] | tuple[Any, ...]]:
-    """Segments, each with its rank: letters at once, the end, then by how many characters are before it."""
+    """Segments (vercmp), each with its rank: letters at once, the end, then by how many characters are before it."""
     ranks: list[Any] = []
     for between, digits, letters in re.findall(r"([^a-zA-Z0-9]*)(?:([0-9]+)|([a-zA-Z]+))", text):
         if letters and not between:
@@ -99,3 +87,7 @@ def _pacman(text: str) -> list[tuple[int, ...] | tuple[Any, ...]]:
         else:
             ranks.append((2, len(between), *((1, _number(digits)) if digits else (0, letters))))
     return [*ranks, (1,)]
+
+
+ORDERS: dict[str, Key] = {"deb": Version, "rpm": partial(_with_epoch, _rpm), "pacman": partial(_with_epoch, _pacman)}
+"""The order of each kind of package."""
