@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.kernels import files, symbols
-from lab.kernels.symbols import ListedSymbol
+from lab.kernels.symbols import Label
 
 _DATA = frozenset("dDbBrRvV")
 _IMAGE = 0xFFFF_FFFF_8000_0000
@@ -35,7 +35,7 @@ _TYPES = {
 class Places:
     """The places of one kernel."""
 
-    def __init__(self, listed: list[ListedSymbol], types: Types | None) -> None:
+    def __init__(self, listed: list[Label], types: Types | None) -> None:
         self.types = types
         self.addresses = {symbol.name: symbol.address for symbol in listed}
         self._locking = list(_locking(listed))
@@ -103,7 +103,7 @@ _RELEASES = re.compile(r"_raw_(spin|write)_unlock(_irq|_irqrestore|_bh)?|mutex_u
 _ALLOCATES = re.compile(r"(__)?kmalloc(_cache|_trace|_node|_track_caller)*(_noprof)?|kmem_cache_alloc(_node)?_trace")
 
 
-def _locking(listed: list[ListedSymbol]) -> Iterator[tuple[str, int, int]]:
+def _locking(listed: list[Label]) -> Iterator[tuple[str, int, int]]:
     """Yield each function that takes or releases locks: `takes` or `releases`, its first address, the next after it."""
     text = sorted((s.address, symbols.base_name(s.name)) for s in listed if s.kind in "tT" and s.address >= _IMAGE)
     for (start, name), (end, _) in pairwise(text):
@@ -129,8 +129,7 @@ def of_kernel(path: Path, system_map: Path | None) -> Places:
     """
     listed = symbols.read_kallsyms(files.extract_vmlinux(path)) or []
     if system_map is not None:
-        mapped = [ListedSymbol(label.address, label.kind, label.name) for label in symbols.map_labels(system_map)]
-        listed = max(listed, mapped, key=len)
+        listed = max(listed, list(symbols.map_labels(system_map)), key=len)
     return Places(listed, types_of(path))
 
 

@@ -50,7 +50,7 @@ LEVELS = tuple(_LEVELS.values())
 
 
 class Label(NamedTuple):
-    """A name at an address. kind: nm's letter. size: bytes, None if only the next label ends it."""
+    """A name at an address, as kallsyms has it. kind: nm's letter. size: None if only the next label ends it."""
 
     address: int
     kind: str
@@ -188,8 +188,7 @@ def from_kallsyms_image(path: Path) -> SymbolTable:
 
     Errors are those of `files.extract_vmlinux`.
     """
-    listed = read_kallsyms(files.extract_vmlinux(path)) or []
-    return SymbolTable(_in_kernel(Label(*symbol) for symbol in listed))
+    return SymbolTable(_in_kernel(read_kallsyms(files.extract_vmlinux(path)) or []))
 
 
 _OF_MODULE = re.compile(r"([0-9a-f]{1,16}) ([A-Za-z]) (\S{1,512})\s+\[[^]]{1,64}\]")
@@ -259,14 +258,6 @@ _LONGEST = 0x3FFF  # of a name, in tokens: two bytes of length
 _LOWEST = 0xFFFF_8000_0000_0000  # of a kernel address
 
 
-class ListedSymbol(NamedTuple):
-    """A symbol as /proc/kallsyms shows it. kind: nm's letter."""
-
-    address: int
-    kind: str
-    name: str
-
-
 class _Tokens(NamedTuple):
     start: int
     end: int
@@ -278,7 +269,7 @@ class _Names(NamedTuple):
     symbols: list[bytes]
 
 
-def read_kallsyms(image: Buffer) -> list[ListedSymbol] | None:
+def read_kallsyms(image: Buffer) -> list[Label] | None:
     """All symbols of an uncompressed kernel, by address; None if it has no such tables."""
     for tokens in _token_tables(image):
         # Words of one layout can pass for a table of a single name in the other, so the longer table is the real one.
@@ -288,14 +279,14 @@ def read_kallsyms(image: Buffer) -> list[ListedSymbol] | None:
     return None
 
 
-def _listed(image: Buffer, tokens: _Tokens) -> Iterator[list[ListedSymbol]]:
+def _listed(image: Buffer, tokens: _Tokens) -> Iterator[list[Label]]:
     """The symbols as each of the layouts gives them."""
     for find_names, find_addresses in ((_names, _addresses), (_names_before, _own_addresses)):
         names = find_names(image, tokens)
         addresses = find_addresses(image, names, tokens) if names else None
         if names and addresses:
             texts = [name.decode("utf-8", errors="replace") for name in names.symbols]
-            yield [ListedSymbol(at, text[0], text[1:]) for at, text in zip(addresses, texts, strict=True)]
+            yield [Label(at, text[0], text[1:]) for at, text in zip(addresses, texts, strict=True)]
 
 
 def _aligned(offset: int, to: int = 8) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.kernels import places
-from lab.kernels.symbols import ListedSymbol
+from lab.kernels.symbols import Label
 
 INT, PTR, ARRAY, STRUCT, UNION, TYPEDEF = 1, 2, 3, 4, 5, 8
 
@@ -57,14 +57,14 @@ def test_where_members_are() -> None:
 
 BASE = 0xFFFF888007A00000
 SYMBOLS = [
-    ListedSymbol(0xFFFFFFFF82000100, "D", "vm_zone_stat"),
-    ListedSymbol(0xFFFFFFFF82000200, "D", "slab_caches"),
-    ListedSymbol(0xFFFFFFFF82000300, "D", "__per_cpu_offset"),
-    ListedSymbol(0xFFFFFFFF82000310, "B", "mem_section"),
-    ListedSymbol(0xFFFFFFFF81000000, "T", "vmemmap_populate"),
-    ListedSymbol(0, "A", "__per_cpu_start"),
-    ListedSymbol(0x100, "d", "runqueues"),
-    ListedSymbol(0x1000, "A", "__per_cpu_end"),
+    Label(0xFFFFFFFF82000100, "D", "vm_zone_stat"),
+    Label(0xFFFFFFFF82000200, "D", "slab_caches"),
+    Label(0xFFFFFFFF82000300, "D", "__per_cpu_offset"),
+    Label(0xFFFFFFFF82000310, "B", "mem_section"),
+    Label(0xFFFFFFFF81000000, "T", "vmemmap_populate"),
+    Label(0, "A", "__per_cpu_start"),
+    Label(0x100, "d", "runqueues"),
+    Label(0x1000, "A", "__per_cpu_end"),
 ]
 
 
@@ -75,8 +75,8 @@ def test_names_of_places() -> None:
     assert found.of_address(0xFFFFFFFF82000108, []) == "vm_zone_stat+0x8"
     told = [
         *SYMBOLS,
-        ListedSymbol(0xFFFFFFFF82001000, "T", "_sdata"),
-        ListedSymbol(0xFFFFFFFF82001040, "T", "root_user"),
+        Label(0xFFFFFFFF82001000, "T", "_sdata"),
+        Label(0xFFFFFFFF82001040, "T", "root_user"),
     ]
     assert places.Places(told, None).of_address(0xFFFFFFFF82001048, []) == "root_user+0x8"
     assert found.of_address(BASE + 0x104, [BASE]) == "percpu runqueues+0x4"
@@ -105,7 +105,7 @@ def test_a_kernel_that_lists_functions_alone_has_its_variables_from_its_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places.files, "extract_vmlinux", lambda path: path)
-    monkeypatch.setattr(places.symbols, "read_kallsyms", lambda _: [ListedSymbol(0xFFFFFFFF81000000, "T", "fput")])
+    monkeypatch.setattr(places.symbols, "read_kallsyms", lambda _: [Label(0xFFFFFFFF81000000, "T", "fput")])
     kernel = tmp_path / "vmlinux"
     kernel.write_bytes(b"no ELF file")
     system_map = tmp_path / "System.map"
@@ -122,7 +122,7 @@ def test_functions_of_locks_and_of_objects_are_known_by_their_names() -> None:
         (0, "_raw_spin_lock"), (64, "up_write"), (128, "mutex_lock.constprop.0"), (192, "mutex_is_locked"),
         (256, "__kmalloc_cache_node_noprof"), (320, "kmalloc_reserve"),
     ]  # fmt: skip
-    symbols = [ListedSymbol(0xFFFFFFFF81000000 + at, "t", name) for at, name in text]
+    symbols = [Label(0xFFFFFFFF81000000 + at, "t", name) for at, name in text]
     words = places.Places(symbols, None).arguments()
     start = 0xFFFFFFFF81000000
     assert words == [

@@ -10,7 +10,7 @@ import pytest
 
 from lab.core.errors import UserError
 from lab.kernels import symbols
-from lab.kernels.symbols import Symbol, SymbolTable
+from lab.kernels.symbols import Label, Symbol, SymbolTable
 
 from ..fakes.kernel_image import damaged_elf
 
@@ -208,7 +208,7 @@ NOISE = (
 def test_kallsyms_of_any_layout(new: bool, percpu: bool, seqs: bool, count: int) -> None:
     names = names_of_a_kernel(count, percpu=percpu)
     image = _pad(b"\x7fELF" + NOISE) + encode_kallsyms(names, new=new, percpu=percpu, seqs=seqs) + NOISE
-    assert symbols.read_kallsyms(image) == [(at, name[0], name[1:]) for at, name in names]
+    assert symbols.read_kallsyms(image) == [Label(at, name[0], name[1:]) for at, name in names]
 
 
 @pytest.mark.parametrize("shift", [0, 4])
@@ -216,7 +216,7 @@ def test_kallsyms_of_any_layout(new: bool, percpu: bool, seqs: bool, count: int)
 def test_kallsyms_of_7_0(shift: int, count: int) -> None:
     names = names_of_a_kernel(count, percpu=False)
     image = encode_kernel_7(names, shift)
-    assert symbols.read_kallsyms(image) == [(at, name[0], name[1:]) for at, name in names]
+    assert symbols.read_kallsyms(image) == [Label(at, name[0], name[1:]) for at, name in names]
     assert symbols.read_kallsyms(image[64:]) is None  # offsets say nothing without the address of the table
     unsorted = [*names[:2], names[-1], *names[2:]]
     assert symbols.read_kallsyms(encode_kernel_7(unsorted, shift)) is None
