@@ -179,13 +179,6 @@ def files_of(request: BuildRequest, work: Work) -> KernelFiles:
     )
 
 
-def files_read(request: BuildRequest, work: Work) -> set[str]:
-    """The files of the source that the last build in a kernel's build folder read; one is made there if none was."""
-    workspace = Workspace(request)
-    workspace.warm(work)
-    return workspace.files_read()
-
-
 def is_orphan(worktree: Path) -> bool:
     """True for a worktree whose repository is gone or was made again: its `.git` names a folder that is not there."""
     try:
@@ -243,8 +236,9 @@ class Workspace:
                 resolved = self._resolve_kconfig(work.progress)
                 self._make(self._inputs(resolved), resolved, work)
 
-    def files_read(self) -> set[str]:
-        """The files that kbuild has noted for the objects in the build folder."""
+    def files_read(self, work: Work) -> set[str]:
+        """The files that kbuild has noted for the objects of the last build in the folder; one is made if none was."""
+        self.warm(work)
         return {
             match.decode(errors="replace")
             for path in self.out.rglob(".*.cmd")
@@ -325,15 +319,26 @@ class Workspace:
         config = self.out / "lab.config"
         config.write_text(resolved)
         key = store.key_of(inputs)
+        # An incremental build takes an unknown number of steps.
+        expected = None if self._steps_file.exists() else _TYPICAL_STEPS
         with store.staging(variable=ansible.TAG, value=str(self.worktree)) as staging:
-            with follow_log(self.log, work.progress, f"build {self.source.describe}", self._expected_steps()) as steps:
+            with follow_log(self.log, work.progress, f"build {self.source.describe}", expected) as steps:
                 variables = {
                     "kernel_build_config": str(config),
                     "kernel_build_jobs": work.jobs,
                     "kernel_build_images": self.architecture.images,
                     "kernel_build_boot": f"{self.architecture.tree}/boot",
                     "kernel_build_staging": str(staging),
-                    "kernel_build_record": self._record(inputs, key),
+                    "kernel_build_record": {
+                        "schema": 1,
+                        "key": key,
+                        "inputs": records.plain(inputs),
+                        "spec": self.request.text,
+                        "commit": self.source.commit,
+                        "tree": self.source.tree,
+                        "subject": self.source.subject,
+                        "compiler_command": self.compiler.command,
+                    },
                 }
                 self._play("kernel_build", variables, work.progress)
             if (staging / "config").read_text() != resolved:
@@ -346,22 +351,6 @@ class Workspace:
         if not self._steps_file.exists():
             self._steps_file.write_text(str(steps.count))
         return build
-
-    def _record(self, inputs: BuildInputs, key: str) -> dict[str, object]:
-        return {
-            "schema": 1,
-            "key": key,
-            "inputs": records.plain(inputs),
-            "spec": self.request.text,
-            "commit": self.source.commit,
-            "tree": self.source.tree,
-            "subject": self.source.subject,
-            "compiler_command": self.compiler.command,
-        }
-
-    def _expected_steps(self) -> int | None:
-        """Steps of the bar: known roughly for a first build, not at all for an incremental one."""
-        return None if self._steps_file.exists() else _TYPICAL_STEPS
 
     @property
     def _steps_file(self) -> Path:

@@ -91,7 +91,7 @@ class KernelSpec(Record, frozen=True, kw_only=True):
     def files_read(self, work: Work, *, cc: str = compilers.DEFAULT, needs: Needs = NOTHING) -> set[str]:
         """The files of the source that its build read; none if it is not built from a tree."""
         source = self.tree_source
-        return build.files_read(self._request(source, cc, needs, work), work) if source else set()
+        return build.Workspace(self._request(source, cc, needs, work)).files_read(work) if source else set()
 
     def _request(self, source: TreeSource, cc: str, needs: Needs, work: Work) -> BuildRequest:
         required, optional, base = self._options(needs, work)
