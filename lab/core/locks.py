@@ -81,7 +81,7 @@ def unheld(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def make_once(target: Path, make: Callable[[Path], None], *, progress: Progress = QUIET) -> bool:
+def make_once(target: Path, make: Callable[[Path], object], *, progress: Progress = QUIET) -> bool:
     """Let `make` fill a folder, then give it its name; False when it was there already.
 
     Other processes wait for the result. The lock ends with its process, so a half-made folder under the lock belongs to

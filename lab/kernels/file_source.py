@@ -122,14 +122,19 @@ def resolve(body: str, progress: Progress = QUIET) -> FileSource:
 
 def resolve_address(text: str, progress: Progress = QUIET) -> FileSource:
     """The kernel behind `https://ADDRESS#sha256=HEX`."""
-    address, sha256 = asked_address(text)
+    address, sha256 = _split_digest(text)
+    if sha256 is None:
+        raise UserError(
+            f"{visible(text)}: a download needs its digest",
+            hint=f"write {visible(address)}#sha256=HEX, with the digest that its publisher names or `sha256sum` prints",
+        )
     found = _resolve(fetch(address, sha256, progress), progress)
     return msgspec.structs.replace(found, address=address, modules=None)
 
 
 def resolve_scheme(name: str, version: str, progress: Progress = QUIET) -> FileSource:
     """The kernel of a version, at the address that the user's settings have for a name."""
-    path, address, _ = fetch_version(name, version, progress)
+    path, address = _fetch_version(name, version, progress)
     return msgspec.structs.replace(_resolve(path, progress), address=address, modules=None)
 
 
@@ -156,12 +161,8 @@ def _modules_in(root: Path, release: str) -> Path | None:
 
 
 def _resolve(path: Path, progress: Progress) -> FileSource:
-    if not path.is_file() or package_files.kind_of(path) is None:
-        return _of_image(path)
-    return _of_package(path, progress)
-
-
-def _of_image(path: Path) -> FileSource:
+    if path.is_file() and package_files.kind_of(path) is not None:
+        return _of_package(path, progress)
     image = files.inspect(path)
     modules = files.modules_of(path, image.release)
     return FileSource(
@@ -205,18 +206,7 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~:^-]*")
 _LINK = re.compile(rb"""href=["']?([^"'?#<> ]+)""", re.IGNORECASE)
 
 
-def asked_address(text: str) -> tuple[str, str]:
-    """The address and the digest of `https://ADDRESS#sha256=HEX`."""
-    address, digest = split_digest(text)
-    if digest is None:
-        raise UserError(
-            f"{visible(text)}: a download needs its digest",
-            hint=f"write {visible(address)}#sha256=HEX, with the digest that its publisher names or `sha256sum` prints",
-        )
-    return address, digest
-
-
-def split_digest(text: str) -> tuple[str, str | None]:
+def _split_digest(text: str) -> tuple[str, str | None]:
     """An address, and the digest behind its `#sha256=`, if it has one."""
     address, mark, digest = text.partition(_MARK)
     if mark and not re.fullmatch(r"[0-9a-fA-F]{64}", digest):
@@ -224,13 +214,13 @@ def split_digest(text: str) -> tuple[str, str | None]:
     return address, digest.lower() if mark else None
 
 
-def fetch_version(name: str, version: str, progress: Progress) -> tuple[Path, str, str]:
-    """The package of a version, by the address that the user's settings have for a name: file, address and digest.
+def _fetch_version(name: str, version: str, progress: Progress) -> tuple[Path, str]:
+    """The package of a version, by the address that the user's settings have for a name: file and address.
 
     `{upstream}` and `{release}` are the version's parts before and behind its first hyphen. A `*` in the last part of
     the address is looked up in the page of its folder.
     """
-    body, digest = split_digest(version)
+    body, digest = _split_digest(version)
     if not _VERSION.fullmatch(body) or ".." in body:
         raise UserError(f"{name}:{visible(body)}: not a version", hint=f"write e.g. {name}:6.12.4")
     upstream, _, release = body.partition("-")
@@ -244,11 +234,11 @@ def fetch_version(name: str, version: str, progress: Progress) -> tuple[Path, st
         )
     known = paths.cache_dir("downloads", "addresses") / f"{records.digest(address)[:24]}.json"
     if (kept := records.find(known, _Known)) and (digest or kept.sha256) == kept.sha256:
-        return fetch(kept.address, kept.sha256, progress), kept.address, kept.sha256
+        return fetch(kept.address, kept.sha256, progress), kept.address
     found = _found(address) if "*" in address else address
     path, sha256 = (fetch(found, digest, progress), digest) if digest else _first(found, progress)
     records.save(known, _Known(address=found, sha256=sha256))
-    return path, found, sha256
+    return path, found
 
 
 class _Known(records.Record, frozen=True, kw_only=True):
@@ -285,12 +275,8 @@ def _first(address: str, progress: Progress) -> tuple[Path, str]:
         _download(address, new, None, progress)
         (file,) = new.iterdir()
         sha256 = records.file_digest(file)
-        make_once(_download_folder(sha256), lambda partial: _moved(file, partial), progress=progress)
+        make_once(_download_folder(sha256), lambda partial: shutil.move(file, partial), progress=progress)
     return next(_download_folder(sha256).iterdir()), sha256
-
-
-def _moved(file: Path, folder: Path) -> None:
-    shutil.move(file, folder)
 
 
 def _download_folder(sha256: str) -> Path:
