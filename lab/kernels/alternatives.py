@@ -159,11 +159,10 @@ def features(words: Mapping[tuple[int, int, str], int]) -> frozenset[str]:
 
 def read(image: Buffer) -> list[Alternative]:
     """The alternatives of an uncompressed kernel; none if it has no such table."""
-    section = next((found for found in _sections(image) if found[0] == SECTION), None)
-    if section is None:
-        return []
-    _, address, offset, size = section
-    return parse(image[offset : offset + size], address)
+    for name, address, offset, size in _sections(image):
+        if name == SECTION:
+            return parse(image[offset : offset + size], address)
+    return []
 
 
 def parse(table: bytes, address: int) -> list[Alternative]:

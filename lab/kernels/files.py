@@ -337,16 +337,12 @@ def segments(image: Buffer) -> Iterator[Segment]:
 def _notes(image: Buffer) -> Iterator[tuple[bytes, int]]:
     """Owner and type of each ELF note."""
     for segment in segments(image):
-        if segment.kind == _PT_NOTE:
-            yield from _notes_in(bytes(image[segment.offset : segment.offset + segment.size]))
-
-
-def _notes_in(segment: bytes) -> Iterator[tuple[bytes, int]]:
-    at = 0
-    while at + 12 <= len(segment):
-        name_size, content_size, kind = struct.unpack_from("<III", segment, at)
-        yield segment[at + 12 : at + 12 + name_size], kind
-        at += 12 + (name_size + 3 & ~3) + (content_size + 3 & ~3)
+        notes = bytes(image[segment.offset : segment.offset + segment.size]) if segment.kind == _PT_NOTE else b""
+        at = 0
+        while at + 12 <= len(notes):
+            name_size, content_size, kind = struct.unpack_from("<III", notes, at)
+            yield notes[at + 12 : at + 12 + name_size], kind
+            at += 12 + (name_size + 3 & ~3) + (content_size + 3 & ~3)
 
 
 def kconfig_of(path: Path) -> str | None:

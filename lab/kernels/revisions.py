@@ -29,16 +29,6 @@ from lab.kernels.spec import ParsedSpec
 from lab.kernels.trees import SNAPSHOTS, Tree, open_local
 
 
-def open_checkout(path: Path) -> Tree:
-    """The tree that stands for a checkout; `UserError` for any other folder and for a bare repository."""
-    if not path.is_dir():
-        raise UserError(f"{path}: no such folder")
-    tree = open_local(path)
-    if not (Path(tree.origin) / ".git").exists():
-        raise UserError(f"{path} is a bare repository: it has no working tree", hint="give a revision with --tree")
-    return tree
-
-
 def snapshot(tree: Tree) -> str:
     """The id of a tree of everything in a checkout that git does not ignore, committed or not."""
     top = Path(tree.origin)
@@ -177,7 +167,12 @@ def _require_of_default(revision: str) -> None:
 def resolve_worktree(spec: ParsedSpec) -> TreeSource:
     """A checkout as it is on disk, with the patches of a spec."""
     found, number = _patches(spec), _layout(spec)
-    tree = open_checkout(paths.expanded(spec.body))
+    path = paths.expanded(spec.body)
+    if not path.is_dir():
+        raise UserError(f"{path}: no such folder")
+    tree = open_local(path)
+    if not (Path(tree.origin) / ".git").exists():
+        raise UserError(f"{path} is a bare repository: it has no working tree", hint="give a revision with --tree")
     tree_id = snapshot(tree)
     subject, describe = tree.source.subject(tree.head), tree.source.describe(tree.head)
     if tree_id != tree.source.tree_id(tree.head):
