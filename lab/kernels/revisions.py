@@ -102,32 +102,25 @@ def upstream_of(message: str) -> list[tuple[str, str]]:
 
 
 def find(repo: Repo, prefix: str, *, head: str) -> Backport | None:
-    """The newest backport, reachable from `head`, of the upstream commit with this id or abbreviation.
+    """The newest backport, reachable from `head`, of the upstream commit with this id or abbreviation in hexadecimal.
 
     Raises `UserError` when the abbreviation fits several upstream commits.
     """
-    if not re.fullmatch(r"[0-9a-f]{7,40}", prefix):
-        raise ValueError(f"not a commit id: {prefix!r}")
-    backports = [backport for backport in _candidates(repo, prefix, head) if backport.upstream.startswith(prefix)]
-    subjects = {backport.upstream: backport.subject for backport in backports}
-    if len(subjects) > 1:
-        listing = ", ".join(f'{upstream} ("{subject}")' for upstream, subject in sorted(subjects.items()))
-        raise UserError(f"{prefix} is ambiguous: backports of {listing}", hint="give more digits of the id")
-    return backports[0] if backports else None
-
-
-def _candidates(repo: Repo, prefix: str, head: str) -> list[Backport]:
-    """Commits whose message has the prefix after the word commit, newest first."""
     listing = repo.git(
         "log", "--topo-order", "--extended-regexp", f"--grep=commit {prefix}[0-9a-f]*( |\\)|$)",
         "-z", "--format=%H%n%s%n%B", "--end-of-options", head, "--",
     )  # fmt: skip
     backports = []
-    for entry in filter(None, listing.split("\0")):
+    for entry in filter(None, listing.split("\0")):  # the newest first
         commit, subject, message = entry.split("\n", 2)
         for upstream, line in upstream_of(message):
-            backports.append(Backport(commit=commit, subject=subject, upstream=upstream, line=line))
-    return backports
+            if upstream.startswith(prefix):
+                backports.append(Backport(commit=commit, subject=subject, upstream=upstream, line=line))
+    subjects = {backport.upstream: backport.subject for backport in backports}
+    if len(subjects) > 1:
+        listing = ", ".join(f'{upstream} ("{subject}")' for upstream, subject in sorted(subjects.items()))
+        raise UserError(f"{prefix} is ambiguous: backports of {listing}", hint="give more digits of the id")
+    return backports[0] if backports else None
 
 
 # The date of commits that the lab makes of patched trees: any that never changes.
@@ -278,8 +271,9 @@ def resolve_commit(tree: Tree, revision: str) -> tuple[str, str | None]:
     prefix, suffix = hexadecimal[1].lower(), hexadecimal[2] or ""
     candidates = tree.source.candidates(prefix)
     if len(candidates) > 1:
+        listing = ", ".join(f'{commit[:16]} ("{tree.source.subject(commit)}")' for commit in candidates)
         raise UserError(
-            f"{prefix} is ambiguous in tree {tree.name!r}: {_listed(tree, candidates)}",
+            f"{prefix} is ambiguous in tree {tree.name!r}: {listing}",
             hint="give more digits of the id",
         )
     if candidates or len(prefix) < 7:
@@ -304,22 +298,12 @@ def _backport(tree: Tree, prefix: str, suffix: str) -> tuple[str, str]:
     return commit, note
 
 
-def _names_commit(tree: Tree, revision: str) -> bool:
-    try:
-        resolve_commit(tree, revision)
-    except UserError:
-        return False
-    return True
-
-
-def _listed(tree: Tree, commits: list[str]) -> str:
-    return ", ".join(f'{commit[:16]} ("{tree.source.subject(commit)}")' for commit in commits)
-
-
 def _unknown_revision(tree: Tree, revision: str) -> UserError:
     base, plus, patch = revision.rpartition("+")
-    if plus and _names_commit(tree, base):
-        return _unknown_patch(patch)
+    if plus:
+        with suppress(UserError):
+            resolve_commit(tree, base)
+            return _unknown_patch(patch)
     start = re.split(r"[\^~]|@\{", revision, maxsplit=1)[0]
     if start != revision and tree.source.commit(start):
         return UserError(
