@@ -85,12 +85,10 @@ class TreeSource(Record, frozen=True, kw_only=True, tag="tree"):
 
     @property
     def origin(self) -> str:
-        """The tree's name."""
         return self.tree
 
     @property
     def label(self) -> str:
-        """The base commit."""
         return self.commit
 
     def provenance(self, folder: Path) -> Iterator[str]:
@@ -397,8 +395,8 @@ class Workspace:
             "kernel_build_out": str(self.out),
             "kernel_build_make": [
                 *self.make,
-                f"CC={self.compiler.make_command}",
-                f"HOSTCC={self.compiler.host_make_command}",
+                f"CC={compilers.with_ccache(self.compiler.command)}",
+                f"HOSTCC={compilers.with_ccache(compilers.host_command(self.compiler.command))}",
                 # BUG() and WARN() hold paths: the same ones in every worktree, with ccache and without it. make and the
                 # compiler see a folder by its own path, no matter which link leads there.
                 f"KCPPFLAGS=-fmacro-prefix-map={self.worktree.resolve()}/=../{self.worktree.name}/",

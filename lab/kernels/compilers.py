@@ -26,23 +26,14 @@ class Compiler(Record, frozen=True, kw_only=True):
     version: str
     linker: str
 
-    @property
-    def make_command(self) -> str:
-        """The value of CC for kbuild: with ccache, if it is installed. ccache never changes the result."""
-        return _with_ccache(self.command)
-
-    @property
-    def host_make_command(self) -> str:
-        """The same of HOSTCC."""
-        return _with_ccache(host_command(self.command))
-
 
 def host_command(command: str) -> str:
     """The compiler of programs that run while a kernel is built: the host's own beside a cross compiler."""
     return DEFAULT if _cross_prefix(command) else command
 
 
-def _with_ccache(command: str) -> str:
+def with_ccache(command: str) -> str:
+    """A compiler's command for kbuild: with ccache, if it is installed. ccache never changes the result."""
     return f"ccache {command}" if shutil.which("ccache") else command
 
 
@@ -150,7 +141,6 @@ class Program(Record, frozen=True, kw_only=True):
 
     @property
     def source(self) -> Path:
-        """The folder of its sources."""
         return data_folder("machines") / self.folder
 
     def digest(self, compiler: Compiler | None = None) -> str:
