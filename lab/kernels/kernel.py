@@ -94,26 +94,21 @@ class KernelSpec(Record, frozen=True, kw_only=True):
         return build.Workspace(self._request(source, cc, needs, work)).files_read(work) if source else set()
 
     def _request(self, source: TreeSource, cc: str, needs: Needs, work: Work) -> BuildRequest:
-        required, optional, base = self._options(needs, work)
-        return BuildRequest(
-            text=self.text,
-            source=source,
-            kconfig=required,
-            optional=optional,
-            base=base,
-            compiler=compilers.of_guests(self.architecture, cc),
-            guests=self.architecture,
-        )
-
-    def _options(self, needs: Needs, work: Work) -> tuple[tuple[Pair, ...], tuple[Pair, ...], tuple[Pair, ...]]:
-        """The kconfig of a build for workloads: required options, droppable ones, and a package's below."""
         own = dict(self.kconfig)
         needs |= kconfig.mount_needs(dict(self.settings).get(MOUNT))
         guests = own.pop("arch", architecture.DEFAULT)
         base = self._whole_configuration(own.pop("config", None), work)
         required = tuple(own.items())
         required += kconfig.missing(required, needs.required, base, guests=guests)
-        return required, kconfig.missing(required, needs.optional, base, guests=guests), base
+        return BuildRequest(
+            text=self.text,
+            source=source,
+            kconfig=required,
+            optional=kconfig.missing(required, needs.optional, base, guests=guests),
+            base=base,
+            compiler=compilers.of_guests(guests, cc),
+            guests=guests,
+        )
 
     def _whole_configuration(self, label: str | None, work: Work) -> tuple[Pair, ...]:
         """The configuration of a package or a file, without modules; nothing for none."""
@@ -132,7 +127,6 @@ class KernelSpec(Record, frozen=True, kw_only=True):
 
     @property
     def architecture(self) -> str:
-        """The architecture of its guests."""
         own = dict(self.kconfig).get("arch", architecture.DEFAULT)
         return getattr(self.source, "architecture", own)
 
@@ -196,7 +190,6 @@ class Kernel(KernelFiles):
 
     @property
     def guest_architecture(self) -> Architecture:
-        """The architecture of its guests."""
         return architecture.load(self.architecture)
 
     def machines(self) -> list[MachineType]:
