@@ -13,8 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
 
-_TRAILER = "TRAILER!!!"
-
 
 def entry(name: str, mode: int, content: bytes = b"", *, inode: int = 0) -> bytes:
     """One archive member: header, name and content, each padded to four bytes."""
@@ -30,7 +28,7 @@ def _padded(data: bytes) -> bytes:
 
 def trailer() -> bytes:
     """The member that ends an archive; another archive may follow it."""
-    return entry(_TRAILER, 0)
+    return entry("TRAILER!!!", 0)
 
 
 def write(stream: BinaryIO, root: Path, names: Iterable[str], added: Mapping[str, Path] = MappingProxyType({})) -> None:

@@ -34,7 +34,6 @@ def number_of(patch: str) -> int | None:
 
 
 def name_of(number: int) -> str:
-    """The name of a layout in a spec."""
     return f"layout-{number}"
 
 
@@ -56,18 +55,14 @@ def rewrite(script: str, number: int) -> str:
 
     def groups(match: re.Match[str]) -> str:
         section = match["section"]
-        order = sorted(_GROUPS, key=lambda group: _digest(number, section, group))
-        lines = [f"\t\t*{group}.o({section}){_gap(number, section, group)}\\\n" for group in order]
-        return "".join(lines) + match[0]
+        lines = ""
+        for digest, group in sorted((_digest(number, section, group), group) for group in _GROUPS):
+            # A space after a group of functions moves the next group to other lines of a cache.
+            gap = f" . += {_STEP * (digest[0] % _STEPS)}; " if section == "TEXT_MAIN" else " "
+            lines += f"\t\t*{group}.o({section}){gap}\\\n"
+        return lines + match[0]
 
     return _STATEMENT.sub(groups, script)
-
-
-def _gap(number: int, section: str, group: str) -> str:
-    """The space after a group of functions: it moves the next group to other lines of a cache."""
-    if section != "TEXT_MAIN":
-        return " "
-    return f" . += {_STEP * (_digest(number, section, group)[0] % _STEPS)}; "
 
 
 def _digest(number: int, section: str, group: str) -> bytes:

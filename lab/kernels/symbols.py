@@ -271,7 +271,9 @@ class _Names(NamedTuple):
 
 def read_kallsyms(image: Buffer) -> list[Label] | None:
     """All symbols of an uncompressed kernel, by address; None if it has no such tables."""
-    for tokens in _token_tables(image):
+    for match in re.finditer(re.escape(_DIGITS), image):
+        if (tokens := _tokens_around(image, match.start())) is None:
+            continue
         # Words of one layout can pass for a table of a single name in the other, so the longer table is the real one.
         listed = max(_listed(image, tokens), key=len, default=None)
         if listed:
@@ -294,12 +296,6 @@ def _aligned(offset: int, to: int = 8) -> int:
 
 
 # --- tokens
-
-
-def _token_tables(image: Buffer) -> Iterator[_Tokens]:
-    for match in re.finditer(re.escape(_DIGITS), image):
-        if tokens := _tokens_around(image, match.start()):
-            yield tokens
 
 
 def _tokens_around(image: Buffer, zero: int) -> _Tokens | None:
