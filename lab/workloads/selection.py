@@ -193,7 +193,6 @@ class Suite(Record, frozen=True, kw_only=True):
 
     @property
     def selections(self) -> tuple[str, ...]:
-        """The selections of all groups."""
         return tuple(text for texts in self.groups.values() for text in texts)
 
     def cases(self) -> dict[str, list[str]]:
@@ -212,13 +211,11 @@ class _Suites(Record, frozen=True, kw_only=True):
 
 
 def suites() -> dict[str, Suite]:
-    """The suites by name."""
     found = toml.load(paths.data_folder("workloads") / "suites.toml", _Suites)
     return {suite.name: suite for suite in found.suites}
 
 
 def suite(name: str) -> Suite:
-    """A suite by name."""
     known = suites()
     if name not in known:
         raise UserError(f"no suite is called {name!r}", hint=f"there is {', '.join(known)}")
@@ -239,16 +236,13 @@ def canonical(text: str) -> str:
     return f"{where}:{','.join(str(paths.expanded(name).resolve()) if '/' in name else name for name in found)}"
 
 
-def _canonical_case(case: Case) -> str:
-    return case.file if case.file.startswith("/") else case.name
-
-
 def only(texts: Iterable[str], workload: str, case: str) -> str:
     """The selection of one case among those of a plan."""
     for text in texts:
         selected, cases = select(text)
         if selected.name == workload and case in [candidate.name for candidate in cases]:
-            return f"{_split(text)[0]}:{_canonical_case(selected.case(case))}"
+            file = selected.case(case).file
+            return f"{_split(text)[0]}:{file if file.startswith('/') else case}"
     raise UserError(f"{workload}:{case} is not among {', '.join(texts)}")
 
 

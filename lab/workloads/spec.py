@@ -204,10 +204,11 @@ class Workload(Program, frozen=True, kw_only=True):
             case = Case(name=name, note="not in the default sweep", memory_mb=_memory_mb(match.groupdict()))
             self.require_memory(case)
             return case
-        raise UserError(
-            f"workload {self.name} has no case {name!r}",
-            hint=suggestion(name, [*self.groups, *(case.name for case in self.cases)]) or self._cases_hint(name),
-        )
+        hint = f"`lab workload show {self.name}` lists them"
+        if self.case_files and Path(name).is_file():
+            hint = f"a file is given with its path: {self.name}:./{name}"
+        close = suggestion(name, [*self.groups, *(case.name for case in self.cases)])
+        raise UserError(f"workload {self.name} has no case {name!r}", hint=close or hint)
 
     def model_for(self, asked: str) -> str:
         """The cost model of a measurement: the requested one, or the workload's own (`auto`)."""
@@ -243,11 +244,6 @@ class Workload(Program, frozen=True, kw_only=True):
         if not groups.get("sweep") or not groups.get("size"):
             return None
         return groups["sweep"], _bytes(groups["size"])
-
-    def _cases_hint(self, name: str) -> str:
-        if self.case_files and Path(name).is_file():
-            return f"a file is given with its path: {self.name}:./{name}"
-        return f"`lab workload show {self.name}` lists them"
 
     def require_memory(self, case: Case) -> None:
         """Refuse a case that needs more memory than the guest has."""
@@ -331,7 +327,6 @@ class _Limits(Record, frozen=True, kw_only=True):
 
 @cache
 def limits() -> dict[str, Limit]:
-    """The limits of exact mode by name."""
     found = TomlFile(paths.data_folder("workloads") / "unseen.toml").convert(_Limits)
     return {limit.name: limit for limit in found.limits}
 
@@ -370,7 +365,10 @@ def _read(file: Path, _digest: str) -> Workload:
 def _check_sense(toml: TomlFile, parsed: _File) -> None:
     _check_unique(toml, "metric", [metric.name for metric in parsed.metrics])
     _check_unique(toml, "case", [case.name for case in parsed.cases])
-    _check_groups(toml, parsed)
+    names = {case.name for case in parsed.cases}
+    for index, case in enumerate(parsed.cases):
+        if case.group in names:
+            raise toml.error(f"the group {case.group!r} is called like a case", "case", index, "group")
     primary = [index for index, metric in enumerate(parsed.metrics) if metric.primary]
     if len(primary) != 1:
         what = "no metric is primary" if not primary else f"{len(primary)} metrics are primary"
@@ -394,14 +392,6 @@ def _check_unique(toml: TomlFile, table: str, names: list[str]) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise toml.error(f"two [[{table}]] are called {name!r}", table, index, "name")
-
-
-def _check_groups(toml: TomlFile, parsed: _File) -> None:
-    """Refuse a group whose name selects a case, too."""
-    names = {case.name for case in parsed.cases}
-    for index, case in enumerate(parsed.cases):
-        if case.group in names:
-            raise toml.error(f"the group {case.group!r} is called like a case", "case", index, "group")
 
 
 def _check_commands(toml: TomlFile, parsed: _File) -> None:
