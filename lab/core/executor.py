@@ -46,7 +46,6 @@ class Work:
 
     @property
     def out_of_time(self) -> bool:
-        """True once the deadline has passed."""
         return self.deadline is not None and time.monotonic() > self.deadline
 
     @property
@@ -55,7 +54,6 @@ class Work:
         return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
     def until(self, deadline: float | None) -> Work:
-        """The same with another deadline."""
         return dataclasses.replace(self, deadline=deadline)
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:

@@ -92,7 +92,6 @@ def rev_parse(path: Path, option: str) -> Path:
 
 
 def init_bare(path: Path) -> Repo:
-    """Make an empty bare repository."""
     run("init", "--quiet", "--bare", "--template=", "--initial-branch=main", path)
     return Repo(path)
 
@@ -133,11 +132,9 @@ class Repo:
         return True
 
     def tree_id(self, commit: str) -> str:
-        """The id of a commit's tree."""
         return self.git("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
 
     def subject(self, commit: str) -> str:
-        """The first line of a commit's message."""
         return self.git("log", "-1", "--no-walk", "--format=%s", "--end-of-options", commit, "--")
 
     def describe(self, commit: str) -> str:

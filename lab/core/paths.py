@@ -40,7 +40,6 @@ def top_dir() -> Path:
 
 
 def data_folder(name: str) -> Path:
-    """The folder of that name."""
     if name not in DATA_FOLDERS:
         raise ValueError(f"no data folder called {name}")
     return top_dir() / name

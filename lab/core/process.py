@@ -23,8 +23,6 @@ logger = logging.getLogger(__name__)
 
 
 class CommandFailed(HostFailed):
-    """A program exited with a non-zero status."""
-
     def __init__(self, argv: Sequence[str], status: int, stderr: str, stdout: bytes = b"") -> None:
         last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "no message")
         super().__init__(f"{argv[0]} exited with status {status}: {last.strip()}")

@@ -64,7 +64,6 @@ class Progress:
         return self._stopped.is_set()
 
     def log(self, text: str) -> None:
-        """Show one line."""
         if self.quiet:
             logger.debug("%s", text)
             return

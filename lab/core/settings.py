@@ -23,7 +23,6 @@ class Settings(Record, frozen=True, kw_only=True):
 
 
 def file() -> Path:
-    """The file's path."""
     return platformdirs.user_config_path("kernel-ab-lab") / "lab.toml"
 
 

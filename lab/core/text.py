@@ -97,12 +97,10 @@ def listed(words: Sequence[str], last: str) -> str:
 
 
 def from_to(low: int, high: int) -> str:
-    """A number, or a range of them."""
     return f"{low}" if low == high else f"{low} to {high}"
 
 
 def plural(number: int, noun: str) -> str:
-    """A number of things."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 

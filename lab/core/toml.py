@@ -62,7 +62,6 @@ class TomlFile:
             raise self._malformed(str(error)) from error
 
     def convert(self, kind: type[T]) -> T:
-        """The values as a record."""
         if (schema := self.values.get("schema", SCHEMA)) != SCHEMA:
             raise self.error(f"schema {schema} is not known; this lab reads {SCHEMA}", "schema")
         if faults := list(self._faults(records.prepared(kind), self.values, ())):

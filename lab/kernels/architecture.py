@@ -119,13 +119,11 @@ class Architecture(Record, frozen=True, kw_only=True):
 
 @cache
 def names() -> tuple[str, ...]:
-    """The architectures that guests can have."""
     return tuple(sorted(path.parent.name for path in data_folder("machines").glob(f"*/{FILE}")))
 
 
 @cache
 def load(name: str = DEFAULT) -> Architecture:
-    """An architecture by its name."""
     if name not in names():
         hint = suggestion(name, names())
         there = f"there are {', '.join(names())}"

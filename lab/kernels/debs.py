@@ -57,7 +57,6 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
         return f"{self.package}={self.version}"
 
     def obtain(self, work: Work) -> KernelFiles:
-        """Download and unpack the package."""
         image = next(images(self.fetch(work.progress)))
         return prebuilt(image, symbols=next(image.parent.glob("System.map*"), None))
 

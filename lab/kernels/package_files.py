@@ -86,7 +86,6 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def identity(path: Path) -> Identity:
-    """Read the name and the version of a package."""
     match kind_of(path):
         case "deb":
             found = _of_deb(path)

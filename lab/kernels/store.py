@@ -47,12 +47,10 @@ class Build(Record, frozen=True, kw_only=True):
 
 
 def kernels_dir() -> Path:
-    """The folder of finished kernels."""
     return paths.cache_dir("kernels")
 
 
 def key_of(inputs: BuildInputs) -> str:
-    """The store key of a kernel."""
     return records.digest(inputs)
 
 
@@ -126,7 +124,6 @@ def find_request(request: str) -> Build | None:
 
 
 def remember_request(request: str, key: str) -> None:
-    """Keep the key of a request."""
     records.save(_request_path(request), key)
 
 

@@ -56,7 +56,6 @@ class Tree:
 
 
 def trees_dir() -> Path:
-    """The folder of the lab's repositories."""
     return paths.data_dir("trees")
 
 
@@ -96,7 +95,6 @@ def names() -> list[str]:
 
 
 def list_trees() -> list[TreeRecord]:
-    """The records of all trees, by name."""
     return [tree for _, tree in records.load_each([_folder(name) / _RECORD for name in names()], TreeRecord)]
 
 
