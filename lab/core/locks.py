@@ -87,6 +87,8 @@ def make_once(target: Path, make: Callable[[Path], object], *, progress: Progres
     Other processes wait for the result. The lock ends with its process, so a half-made folder under the lock belongs to
     a dead process, and is removed.
     """
+    if target.exists():
+        return False
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     waiting = f"another lab is making {target.name}: waiting for it"

@@ -68,10 +68,8 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
 
     def fetch(self, progress: Progress = QUIET) -> Path:
         """The folder of the unpacked package, downloaded if it is new."""
-        folder = self.folder
-        if not folder.is_dir():
-            make_once(folder, lambda partial: self._download(partial, progress), progress=progress)
-        return folder
+        make_once(self.folder, lambda partial: self._download(partial, progress), progress=progress)
+        return self.folder
 
     def _download(self, folder: Path, progress: Progress) -> None:
         progress.log_once(f"downloading {self.package} {self.version}")

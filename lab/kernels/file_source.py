@@ -264,8 +264,7 @@ def _found(pattern: str) -> str:
 def fetch(address: str, sha256: str, progress: Progress) -> Path:
     """The file with a digest, from the cache, or else from its address."""
     folder = _download_folder(sha256)
-    if not folder.is_dir():
-        make_once(folder, lambda partial: _download(address, partial, sha256, progress), progress=progress)
+    make_once(folder, lambda partial: _download(address, partial, sha256, progress), progress=progress)
     return next(folder.iterdir())
 
 

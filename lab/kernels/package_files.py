@@ -186,8 +186,7 @@ def unpacked(path: Path, sha256: str, progress: Progress) -> Path:
     sha256: the package's digest. The file is not needed once it is unpacked.
     """
     folder = folder_of(sha256)
-    if not folder.is_dir():
-        make_once(folder, lambda partial: _unpack(path, sha256, partial, progress), progress=progress)
+    make_once(folder, lambda partial: _unpack(path, sha256, partial, progress), progress=progress)
     return folder
 
 

@@ -101,8 +101,7 @@ def list_trees() -> list[TreeRecord]:
 def import_default(progress: Progress = QUIET) -> Tree:
     """The default tree, made from the distributor's source package the first time (about a minute)."""
     folder = _folder(DEFAULT)
-    if not folder.is_dir():
-        make_once(folder, lambda partial: _make_default(partial, progress), progress=progress)
+    make_once(folder, lambda partial: _make_default(partial, progress), progress=progress)
     return _load(folder)
 
 
@@ -135,8 +134,7 @@ def open_source(body: str, progress: Progress = QUIET) -> Tree:
         )
         records.save(partial / _RECORD, record)
 
-    if not _folder(name).is_dir():
-        make_once(_folder(name), make, progress=progress)
+    make_once(_folder(name), make, progress=progress)
     return _load(_folder(name))
 
 
