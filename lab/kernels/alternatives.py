@@ -105,14 +105,8 @@ _NAMES = {
 _FOLLOWS = {"osxsave": "xsave", "ospke": "pku"}
 
 
-class _Layout(NamedTuple):
-    """A form of `struct alt_instr`, as struct has it. flags: behind the feature."""
-
-    form: str
-    flags: bool = False
-
-
-_LAYOUTS = (_Layout("<iiHBB"), _Layout("<iiHHBB", flags=True), _Layout("<iiHBBB"))
+# The forms of `struct alt_instr`, as struct has them; True for flags behind the feature.
+_LAYOUTS = {"<iiHBB": False, "<iiHHBB": True, "<iiHBBB": False}
 _INVERTED, _FLAG_INVERTED = 0x8000, 1
 _MOST_FEATURES, _MOST_FLAGS = 64 * 32, 16
 
@@ -167,20 +161,20 @@ def read(image: Buffer) -> list[Alternative]:
 
 def parse(table: bytes, address: int) -> list[Alternative]:
     """The alternatives of a table that is loaded at an address; none if it has no known layout."""
-    for layout in _LAYOUTS:
-        size = struct.calcsize(layout.form)
+    for form, has_flags in _LAYOUTS.items():
+        size = struct.calcsize(form)
         if table and len(table) % size == 0:
-            rows = struct.iter_unpack(layout.form, table)
-            found = [_alternative(row, address + number * size, layout) for number, row in enumerate(rows)]
+            rows = struct.iter_unpack(form, table)
+            found = [_alternative(row, address + number * size, has_flags) for number, row in enumerate(rows)]
             if all(found):
                 return [one for one in found if one]
     return []
 
 
-def _alternative(row: tuple[int, ...], at: int, layout: _Layout) -> Alternative | None:
+def _alternative(row: tuple[int, ...], at: int, has_flags: bool) -> Alternative | None:
     """A row of the table; None if it cannot be one: a replacement is never longer than the replaced code."""
     instruction, _, feature, *rest = row
-    flags = rest.pop(0) if layout.flags else 0
+    flags = rest.pop(0) if has_flags else 0
     length, replacement = rest[:2]
     inverted = bool(flags & _FLAG_INVERTED or feature & _INVERTED)
     feature &= ~_INVERTED

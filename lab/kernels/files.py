@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, Protocol
+from typing import IO, Literal, NamedTuple
 
 from lab.core import paths
 from lab.core.errors import HostFailed, UserError, suggestion
@@ -230,16 +230,6 @@ def decompress(payload: bytes) -> Buffer:
     raise HostFailed(f"unknown compression of the kernel (it begins with {payload[:6].hex(' ')})")
 
 
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def needs_input(self) -> bool: ...
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
-
 class _Gzip:
     """zlib's decompressor for gzip, as those of other modules are."""
 
@@ -256,6 +246,9 @@ class _Gzip:
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+
+
+_Decompressor = _Gzip | lzma.LZMADecompressor | bz2.BZ2Decompressor
 
 
 def _unpacked_chunks(decompressor: _Decompressor, payload: bytes) -> Iterator[bytes]:
