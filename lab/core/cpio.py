@@ -38,7 +38,9 @@ def write(stream: BinaryIO, root: Path, names: Iterable[str], added: Mapping[str
     Device nodes, sockets and pipes are left out: the guest's devtmpfs makes its own.
     """
     made = {str(parent) for name in added for parent in Path(name).parents}
-    for inode, name in enumerate(_with_parents([*names, *added]), start=1):
+    members = {*names, *added}
+    members |= {str(parent) for name in members for parent in Path(name).parents} - {"."}
+    for inode, name in enumerate(sorted(members), start=1):
         path = root / name
         if name in added:
             stream.write(entry(name, stat.S_IFREG | 0o555, added[name].read_bytes(), inode=inode))
@@ -51,12 +53,6 @@ def write(stream: BinaryIO, root: Path, names: Iterable[str], added: Mapping[str
         elif stat.S_ISREG(mode):
             stream.write(entry(name, mode, path.read_bytes(), inode=inode))
     stream.write(trailer())
-
-
-def _with_parents(names: Iterable[str]) -> list[str]:
-    listed = list(names)
-    parents = {str(parent) for name in listed for parent in Path(name).parents} - {"."}
-    return sorted({*listed, *parents})
 
 
 def everything_in(root: Path) -> Iterator[str]:

@@ -170,17 +170,12 @@ def decode(content: bytes, kind: type[T]) -> T:
     content = unsealed(content)
     value = msgspec.json.decode(content, type=prepared(kind))
     if isinstance(value, Record):
-        _require_sound(value)
+        schema, known = getattr(value, "schema", None), schema_of(type(value))
+        if known is not None and schema != known:
+            raise ValueError(f"it has schema {schema!r}, and this lab reads {known!r}")
+        if value.contradiction:
+            raise ValueError(f"it contradicts itself: {value.contradiction}")
     return value
-
-
-def _require_sound(record: Record) -> None:
-    """Raise a `ValueError` for a record of another schema than this lab's, or a record that contradicts itself."""
-    schema, known = getattr(record, "schema", None), schema_of(type(record))
-    if known is not None and schema != known:
-        raise ValueError(f"it has schema {schema!r}, and this lab reads {known!r}")
-    if record.contradiction:
-        raise ValueError(f"it contradicts itself: {record.contradiction}")
 
 
 @functools.cache
