@@ -142,9 +142,7 @@ class Repo:
         return self.git("describe", "--tags", "--always", "--abbrev=12", "--end-of-options", commit)
 
     def candidates(self, prefix: str) -> list[str]:
-        """The full ids of all commits that begin with an abbreviated id."""
-        if len(prefix) < 4:  # git's own minimum
-            return []
+        """The full ids of all commits that begin with an abbreviated id, of four digits or more."""
         ids = self.git("rev-parse", f"--disambiguate={prefix}")
         listing = self.git("cat-file", "--batch-check", stdin=f"{ids}\n".encode() if ids else b"")
         return [line.split()[0] for line in listing.splitlines() if line.split()[1] == "commit"]

@@ -118,9 +118,7 @@ class PackageLists:
             run(["apt-get", *self.options, "download", package], cwd=folder, env=environment())
         except CommandFailed as error:
             raise HostFailed(f"cannot download {package.replace('=', ' ')}: {error.message}", hint=hint) from error
-        deb = next(folder.glob("*.deb"), None)
-        if deb is None:
-            raise HostFailed(f"apt-get download gave no package for {package.replace('=', ' ')}")
+        deb = next(folder.glob("*.deb"))
         version = run_text(["dpkg-deb", "--field", deb, "Version"])
         run(["dpkg-deb", "-x", deb, folder])
         deb.unlink()
