@@ -456,18 +456,9 @@ class Workspace:
 
 # Kconfig reads files in Documentation too.
 _READ_BY_KBUILD = re.compile(r"(Makefile|Kconfig|Kbuild)[^/]*$")
-_TOP_FILES = (
-    "COPYING",
-    "CREDITS",
-    "MAINTAINERS",
-    ".mailmap",
-    ".get_maintainer.ignore",
-    ".clang-format",
-    ".editorconfig",
-)
 _NEVER_BUILT = re.compile(
     r"(Documentation|LICENSES|tools/testing|tools/perf)/|"
-    rf"({'|'.join(map(re.escape, _TOP_FILES))})$|"
+    r"(COPYING|CREDITS|MAINTAINERS|\.mailmap|\.get_maintainer\.ignore|\.clang-format|\.editorconfig)$|"
     r"(.*/)?(README[^/]*|[^/]+\.rst|\.gitignore)$"
 )
 
