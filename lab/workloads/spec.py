@@ -181,10 +181,7 @@ class Workload(Program, frozen=True, kw_only=True):
 
     def metric(self, name: str) -> Metric:
         """One metric by name; `KeyError` if the workload does not declare it."""
-        for metric in self.metrics:
-            if metric.name == name:
-                return metric
-        raise KeyError(name)
+        return {metric.name: metric for metric in self.metrics}[name]
 
     @property
     def groups(self) -> dict[str, list[Case]]:
