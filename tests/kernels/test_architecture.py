@@ -9,12 +9,14 @@ import pytest
 from lab.compare.plan import MeasureOptions
 from lab.core.errors import UserError
 from lab.guests import exact
-from lab.kernels import architecture, file_source, files, symbols
+from lab.kernels import architecture, symbols
 from lab.kernels.architecture import Architecture, MachineType
 from lab.kernels.debs import DebSource
 from lab.kernels.file_source import FileSource
-from lab.kernels.kernel import Kernel, KernelSpec, common_machine
+from lab.kernels.kernel import Kernel, KernelSpec, common_machine, resolve
 from lab.kernels.spec import for_architecture, parse
+
+from ..fakes.work import quiet
 
 ARM64 = architecture.load("arm64")
 
@@ -26,18 +28,11 @@ def image(guests: Architecture = ARM64) -> bytes:
     return bytes(0x38) + guests.image.magic.encode() + bytes(4) + banner
 
 
-def kernel_of(path: Path) -> Kernel:
-    source = file_source.resolve(str(path))
-    found = files.prebuilt(path, symbols=None)
-    spec = KernelSpec(text=f"file:{path}", source=source)
-    return Kernel(spec=spec, **{name: getattr(found, name) for name in found.__dataclass_fields__})
-
-
 @pytest.fixture
-def arm64(tmp_path: Path) -> Kernel:
+def arm64(tmp_path: Path, own_home: None) -> Kernel:
     path = tmp_path / "Image"
     path.write_bytes(image())
-    return kernel_of(path)
+    return resolve(f"file:{path}").obtain(quiet())
 
 
 def test_every_machine_and_image_is_of_one_architecture() -> None:

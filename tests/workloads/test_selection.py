@@ -69,29 +69,30 @@ def test_a_shipped_suite_has_each_case_in_one_group(name: str) -> None:
     assert name not in [workload.name for workload in selection.list_workloads()]
 
 
+def printed(*words: str) -> str:
+    return CliRunner().invoke(main.lab, ["workload", *words], catch_exceptions=False).stdout
+
+
 def test_show_and_list_have_the_suites() -> None:
-    runner = CliRunner()
-    listed = runner.invoke(main.lab, ["workload", "list"], catch_exceptions=False).stdout
+    listed = printed("list")
     assert re.search(r"^quick +20 cases  20 cheap cases", listed, re.MULTILINE)
-    shown = runner.invoke(main.lab, ["workload", "show", "quick"], catch_exceptions=False).stdout
+    shown = printed("show", "quick")
     assert "--suite quick" in shown and "\nprocesses, 4 cases:\n  syscalls:getppid\n" in shown
-    document = json.loads(runner.invoke(main.lab, ["workload", "list", "--json"], catch_exceptions=False).stdout)
+    document = json.loads(printed("list", "--json"))
     groups = {suite["name"]: suite["groups"] for suite in document["suites"]}
-    alone = runner.invoke(main.lab, ["workload", "show", "quick", "--json"], catch_exceptions=False).stdout
-    assert json.loads(alone)["groups"] == groups["quick"] and list(groups) == list(SUITES)
+    assert json.loads(printed("show", "quick", "--json"))["groups"] == groups["quick"] and list(groups) == list(SUITES)
 
 
 def test_show_says_what_exact_mode_cannot_see() -> None:
-    runner = CliRunner()
-    shown = runner.invoke(main.lab, ["workload", "show", "syscalls"], catch_exceptions=False).stdout
+    shown = printed("show", "syscalls")
     for name, limit in limits().items():
         assert re.search(rf"^  {name} +{re.escape(limit.brief)}$", shown, re.MULTILINE)
     assert re.search("^  ctx-2 .*; unseen: ipis$", shown, re.MULTILINE)
     assert re.search("^  udp-pingpong .*; needs CONFIG_INET; unseen: ipis$", shown, re.MULTILINE)
     assert re.search("^  nanosleep .*; unseen: waiting; not in live mode: its time is that of", shown, re.MULTILINE)
-    document = runner.invoke(main.lab, ["workload", "show", "fio", "--json"], catch_exceptions=False).stdout
-    assert [limit["name"] for limit in json.loads(document)["limits"]] == list(limits())
-    assert json.loads(document)["unseen"] == ["devices", "dma"]
+    document = json.loads(printed("show", "fio", "--json"))
+    assert [limit["name"] for limit in document["limits"]] == list(limits())
+    assert document["unseen"] == ["devices", "dma"]
 
 
 def test_a_folder_is_a_workload_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
