@@ -21,7 +21,7 @@ from lab.bisection.plan import BisectPlan
 from lab.bisection.request import BisectRequest, Terms, plan_for
 from lab.bisection.session import JOURNAL, Session, conditions
 from lab.compare import result_folders
-from lab.core import git, paths, records
+from lab.core import paths, records
 from lab.core.errors import UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
@@ -72,8 +72,8 @@ def take(request: BisectRequest, checkout: Path, work: Work) -> Decision:
 def _begun_with(repo: Repo) -> tuple[Terms, tuple[str, str]] | None:
     """The ends that a running `git bisect` started with, from its own log."""
     try:
-        log = Path(repo.git(*git.BISECT_LOG)).read_text()
-        terms = Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", "BISECT_TERMS")).read_text().split()
+        log = repo.path_of("BISECT_LOG").read_text()
+        terms = repo.path_of("BISECT_TERMS").read_text().split()
     except (OSError, CommandFailed):
         return None
     bad, good = (*terms, "bad", "good")[:2] if len(terms) == 2 else ("bad", "good")

@@ -69,14 +69,10 @@ def command(*args: str | Path) -> list[str | Path]:
     return ["git", *overrides, *args]
 
 
-BISECT_LOG = ("rev-parse", "--path-format=absolute", "--git-path", "BISECT_LOG")
-"""The command that prints the path of a checkout's record of `git bisect`, which is there while it is under way."""
-
-
 def bisects(checkout: Path) -> bool:
     """True if `git bisect` is under way in a checkout."""
     try:
-        return Path(run("-C", checkout, *BISECT_LOG).decode().rstrip("\n")).exists()
+        return Repo(rev_parse(checkout, "--absolute-git-dir")).path_of("BISECT_LOG").exists()
     except CommandFailed:
         return False
 
@@ -115,6 +111,10 @@ class Repo:
     def git(self, *args: str | Path, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> str:
         """`git_bytes` as text without its last newline."""
         return self.git_bytes(*args, env=env, stdin=stdin).decode(errors="replace").rstrip("\n")
+
+    def path_of(self, name: str) -> Path:
+        """The path of one of git's own files, such as `info/exclude`, which a linked checkout has elsewhere."""
+        return Path(self.git("rev-parse", "--path-format=absolute", "--git-path", name))
 
     def commit(self, revision: str) -> str | None:
         """The full id of the commit that a revision names, or None."""

@@ -51,7 +51,7 @@ def snapshot(tree: Tree) -> str:
 
 def _copy_index(source: Repo, to: Path) -> bool:
     """Copy the user's index with its time, by which git chooses the files to compare; False for none or a split one."""
-    index = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
+    index = source.path_of("index")
     if not index.is_file() or any(index.parent.glob("sharedindex.*")):
         return False
     shutil.copy2(index, to)
@@ -60,7 +60,7 @@ def _copy_index(source: Repo, to: Path) -> bool:
 
 def _excludes(source: Repo) -> bytes:
     """The ignore patterns that the user's repository and settings add to the `.gitignore` files."""
-    own = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "info/exclude"))
+    own = source.path_of("info/exclude")
     try:
         general = Path(source.git("config", "--type=path", "core.excludesFile"))
     except CommandFailed:

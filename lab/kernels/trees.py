@@ -219,10 +219,9 @@ def _make_local(path: Path, name: str) -> Tree:
 
     def make(partial: Path) -> None:
         repo = git.init_bare(partial)
-        store = source.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
         (partial / "objects" / "info").mkdir(exist_ok=True)
         (partial / SNAPSHOTS).mkdir()
-        (partial / "objects" / "info" / "alternates").write_text(f"../{SNAPSHOTS}\n{store}\n")
+        (partial / "objects" / "info" / "alternates").write_text(f"../{SNAPSHOTS}\n{source.path_of('objects')}\n")
         repo.git("config", "gc.auto", "0")
         _copy_promisors(source, repo)
         record = TreeRecord(name=name, kind="local", origin=str(origin), git_dir=str(git_dir))
@@ -266,7 +265,7 @@ def _copy_shallow(source: Repo, repo: Repo) -> None:
     """Cut off the lab's history where the user's is cut off, or git would miss the parents."""
     if source == repo:
         return
-    cut = Path(source.git("rev-parse", "--path-format=absolute", "--git-path", "shallow"))
+    cut = source.path_of("shallow")
     if cut.is_file():
         records.write_atomic(repo.git_dir / "shallow", cut.read_bytes())
     else:

@@ -80,11 +80,6 @@ def patches() -> dict[str, Path]:
     return {**planted, **dict(zip(("culprit", "fix", "follow-up"), story[1:], strict=True))}
 
 
-def sources() -> list[str]:
-    """Files that the guest's kernel compiles, spread over the source, for the neutral commits."""
-    return (Path(__file__).parent / "sources.txt").read_text().splitlines()
-
-
 def write(
     text: str, into: Path, source: Repo, *, seed: int = 1, branch: str = "main", start: str | None = None
 ) -> History:
@@ -121,9 +116,8 @@ def _repository(into: Path, source: Repo) -> Repo:
     if into.exists():
         return Repo(git.rev_parse(into, "--absolute-git-dir"))
     repo = git.init_bare(into)
-    store = source.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
     (into / "objects" / "info").mkdir(exist_ok=True)
-    (into / "objects" / "info" / "alternates").write_text(f"{store}\n")
+    (into / "objects" / "info" / "alternates").write_text(f"{source.path_of('objects')}\n")
     return repo
 
 
@@ -133,7 +127,9 @@ class _Planner:
     def __init__(self, source: Repo, start: str, seed: int) -> None:
         self.source, self.start = source, start
         self.pick = random.Random(f"history {seed}")  # noqa: S311  (nothing here is secret)
-        self.patches, self.sources = patches(), sources()
+        self.patches = patches()
+        # Files that the guest's kernel compiles, spread over the source, for the neutral commits.
+        self.sources = (Path(__file__).parent / "sources.txt").read_text().splitlines()
         self.pick.shuffle(self.sources)
         self.files: dict[str, bytes] = {}
         self.neutral = 0
