@@ -439,23 +439,15 @@ def _check_files(toml: TomlFile, parsed: _File) -> None:
     files: list[tuple[str, Key]] = [(name, ("files",)) for name in parsed.files]
     files += [(case.file, ("case", index, "file")) for index, case in enumerate(parsed.cases) if case.file]
     for name, key in files:
-        path = _resolved(folder / name)
-        if path is None:
-            raise toml.error(f"{name[:80]!r} is too long, or no name of a file", *key)
+        try:
+            path = (folder / name).resolve()
+            is_file = path.is_file()
+        except (OSError, ValueError) as error:
+            raise toml.error(f"{name[:80]!r} is too long, or no name of a file", *key) from error
         if name.startswith("/") or not path.is_relative_to(folder):
             raise toml.error(f"{name!r} is not inside the workload's folder", *key)
-        if not path.is_file():
+        if not is_file:
             raise toml.error(f"{name!r}: no such file in the workload's folder", *key)
-
-
-def _resolved(path: Path) -> Path | None:
-    """A path without links; None if the system refuses it."""
-    try:
-        found = path.resolve()
-        found.exists()
-    except (OSError, ValueError):
-        return None
-    return found
 
 
 def _check_guest(toml: TomlFile, parsed: _File) -> None:
