@@ -22,10 +22,9 @@ from lab.core.errors import BuildFailed, HostFailed, UserError
 from lab.core.executor import Work
 from lab.core.git import Repo
 from lab.core.progress import QUIET
-from lab.kernels import build, compilers, debs, store
+from lab.kernels import build, debs, store
 from lab.kernels.architecture import MachineType
 from lab.kernels.build import BuildRequest, make_variables
-from lab.kernels.compilers import Compiler
 from lab.kernels.debs import DebSource
 from lab.kernels.files import KernelFiles
 from lab.kernels.kconfig import Needs
@@ -92,10 +91,10 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def _obtain(spec: KernelSpec, cc: Compiler | None = None) -> Build:
+def _obtain(spec: KernelSpec) -> Build:
     source = spec.tree_source
     assert source is not None
-    request = BuildRequest(text=spec.text, source=source, kconfig=spec.kconfig, compiler=cc or compiler())
+    request = BuildRequest(text=spec.text, source=source, kconfig=spec.kconfig, compiler=compiler())
     return build.obtain(request, WORK)
 
 
@@ -194,16 +193,6 @@ def test_each_commit_is_built_by_its_own_configuration(built: Build, linux: Path
         assert records.digest((store.folder_of(one.key) / "config").read_text()) == one.inputs.kconfig_sha256
 
 
-def test_other_kconfig_and_another_compiler_are_another_kernel(built: Build, linux: Path, home: Path) -> None:
-    cc = compilers.identify(str(write_compiler(home / "bin", "gcc-77", "gcc (fake) 77.1")))
-    other = _obtain(spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=y"), cc)
-    assert other.key != built.key and other.inputs.tree_id == built.inputs.tree_id
-    assert other.inputs.kconfig_sha256 != built.inputs.kconfig_sha256
-    assert "CONFIG_SLUB_DEBUG=y" in (store.folder_of(other.key) / "config").read_text()
-    assert (other.inputs.compiler, other.compiler_command) == ("gcc (fake) 77.1", cc.command)
-    assert store.find(built.key) == built
-
-
 def test_a_revision_is_built_for_another_architecture(
     built: Build, linux: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +230,7 @@ def test_what_cases_need_is_built_in_where_the_tree_has_it_and_the_spec_lets_it(
     needs = Needs(optional=frozenset({"CONFIG_SLUB_DEBUG", "CONFIG_NEEDY", "CONFIG_NOT_OF_THIS_TREE"}))
     kernel = spec_of(linux, built.commit).obtain(WORK, needs=needs)
     assert kernel.key == _obtain(spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=y")).key != built.key
+    assert "CONFIG_SLUB_DEBUG=y" in (store.folder_of(kernel.key) / "config").read_text()
     assert spec_of(linux, f"{built.commit}%CONFIG_SLUB_DEBUG=n").obtain(WORK, needs=needs).key == built.key
     assert spec_of(linux, built.commit).obtain(WORK, needs=Needs(frozenset({"CONFIG_AIO"}))).key == built.key
     with pytest.raises(UserError, match="CONFIG_NOT_OF_THIS_TREE: no such kconfig symbol"):
