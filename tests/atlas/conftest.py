@@ -1,6 +1,7 @@
 """A plan of kernels whose guests follow a formula."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from lab.atlas.columns import Place
 from lab.atlas.data import FunctionCost
 from lab.atlas.plan import PlannedColumn
 from lab.compare import profiles
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests import model_version
+from lab.kernels.kernel import KernelSpec
 
 from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, kernel, pretend, write_workload
@@ -21,6 +24,28 @@ Setup = Callable[..., tuple[FakeGuests, Place, list[PlannedColumn]]]
 
 def plain(arm: str, seed: int, case: str) -> float:
     return 100.0 + seed
+
+
+def died(case: str) -> GuestFailed:
+    """What a formula raises for a case that kills its guest."""
+    error = GuestFailed(GuestFailure.PANIC, "it died")
+    error.case = case
+    return error
+
+
+@contextmanager
+def gone(name: str) -> Iterator[None]:
+    """A kernel of that name cannot be had for now."""
+    obtain = KernelSpec.obtain
+
+    def refuse(spec: KernelSpec, *more: Any, **rest: Any) -> Any:
+        if spec.text.endswith(f"/{name}"):
+            raise HostFailed(f"cannot download {name}: 404")
+        return obtain(spec, *more, **rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KernelSpec, "obtain", refuse)
+        yield
 
 
 @pytest.fixture

@@ -18,13 +18,12 @@ from lab.cli import main
 from lab.compare import profiles
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
-from lab.kernels.kernel import KernelSpec
 
 from ..fakes import capabilities
 from ..fakes.guest import WORKLOAD, Broken, FakeInstrument, Unsupported, write_workload
-from ..fakes.work import quiet
+from ..fakes.work import quiet, stopped_after
 from ..fuzz.damages import FILES
-from .conftest import Setup
+from .conftest import Setup, died, gone
 
 
 def measured(place: Place, found: list[PlannedColumn], **work: Any) -> Atlas:
@@ -116,9 +115,7 @@ def test_a_case_that_kills_a_guest_is_in_none_behind_it_however_many_run_at_a_ti
         if (seed, case) == (1, "small"):
             assert others.wait(5 if jobs > 1 else 0) or jobs == 1
         if (seed, case) == (1, "large"):
-            error = GuestFailed(GuestFailure.PANIC, "it died")
-            error.case = "large"
-            raise error
+            raise died("large")
         if seed == 3:
             others.set()
         return 100.0 + seed
@@ -140,11 +137,9 @@ def test_a_death_that_only_came_with_a_case_of_another_death_costs_nothing(setup
         if (seed, case) == (1, "large"):
             assert third.wait(5)
         if (seed, case) in {(1, "large"), (3, "small")} and not (seed == 3 and third.is_set()):
-            error = GuestFailed(GuestFailure.PANIC, "it died")
-            error.case = case
             if seed == 3:
                 third.set()
-            raise error
+            raise died(case)
         return 100.0 + seed
 
     _, place, found = setup(formula)
@@ -163,40 +158,21 @@ def test_the_reason_says_when_qemu_made_the_kernel_die() -> None:
     assert columns._reason(error).startswith(f"{reason}; QEMU 7.2 has wrong flags")
 
 
-def test_a_package_that_is_gone_is_a_hole_of_all_cases_and_is_tried_again(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_is_gone_is_a_hole_of_all_cases_and_is_tried_again(setup: Setup) -> None:
     guests, place, found = setup()
-    obtain = KernelSpec.obtain
-
-    def gone(spec: KernelSpec, *more: Any, **rest: Any) -> Any:
-        if spec.text.endswith("/a"):
-            raise HostFailed("cannot download a: 404")
-        return obtain(spec, *more, **rest)
-
-    monkeypatch.setattr(KernelSpec, "obtain", gone)
-    atlas = measured(place, found)
+    with gone("a"):
+        atlas = measured(place, found)
     assert atlas.columns[0].hole == "cannot download a: 404"
     assert atlas.cells["mine:small"][0] == "cannot download a: 404" and isinstance(atlas.cells["mine:small"][1], Cell)
-    monkeypatch.setattr(KernelSpec, "obtain", obtain)
     assert isinstance(measured(place, found).cells["mine:small"][0], Cell) and len(guests.calls) == 6
 
 
 def test_a_column_that_the_budget_cuts_goes_on_with_the_seed_that_is_missing(setup: Setup) -> None:
     guests, place, found = setup()
-    end = [0.0]
-
-    class Cut(type(quiet())):  # type: ignore[misc]
-        @property
-        def out_of_time(self) -> bool:
-            return len(guests.calls) >= end[0]
-
-    work = Cut(progress=quiet().progress, jobs=1)
-    end[0] = 2
-    assert columns.measure(place, found[:1], work) == {"a": False}
+    with stopped_after(2, guests.calls):
+        assert columns.measure(place, found[:1], quiet()) == {"a": False}
     assert [path.name for path in place.folder.glob("a/*.json")] == ["column.json"] and len(guests.calls) == 2
-    end[0] = 100
-    assert columns.measure(place, found[:1], work) == {"a": True}
+    assert columns.measure(place, found[:1], quiet()) == {"a": True}
     assert len(guests.calls) == 3
 
 
@@ -244,10 +220,7 @@ def test_a_damaged_file_of_a_column_costs_no_other_and_is_made_again(
     FILES[damage](path)
     records.forget_warnings()
     with capabilities.none():
-        try:
-            now = assembly.assemble(place, found)
-        except OSError as error:
-            pytest.fail(f"{error}")
+        now = assembly.assemble(place, found)
         again = _measured_again(place, found)
     for case, cells in before.cells.items():
         assert now.cells[case][0] == cells[0], "of the other column"

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.atlas import commits, data, text
-from lab.atlas.data import Atlas, Bisected
+from lab.atlas.data import Bisected
 from lab.atlas.judgement import Judgement
 from lab.cli import main
 from lab.kernels import trees
@@ -29,21 +29,21 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return found
 
 
-def atlas_of(tmp_path: Path) -> Atlas:
-    """An atlas whose first case is that of the fake workload, with a step between the two releases."""
+def stored(tmp_path: Path) -> tuple[Path, str]:
+    """The file of an atlas whose first case is that of the fake workload, with a step between the two releases."""
     made = fake.atlas(2, 9, steps={(0, 5): 1.25})
     name = f"{tmp_path / 'mine'}:large"
     case = replace(made.cases[0], name=name)
     cells = {name: made.cells["syscalls:case-0"], made.cases[1].name: made.cells[made.cases[1].name]}
-    return replace(made, cases=(case, made.cases[1]), cells=cells, explained=())
+    path = tmp_path / "atlas.json"
+    path.write_bytes(data.encode(replace(made, cases=(case, made.cases[1]), cells=cells, explained=())))
+    return path, name
 
 
 def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(
     tmp_path: Path, tree: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "atlas.json"
-    file.write_bytes(data.encode(atlas_of(tmp_path)))
-    case = f"{tmp_path / 'mine'}:large"
+    file, case = stored(tmp_path)
     assert main.run(["atlas", "bisect", case, "6.5", "6.6", "--data", str(file)]) == 0, capsys.readouterr().err
     assert f'{tree[1][:12]} ("mm: change 1")' in capsys.readouterr().out
     kept = data.load(file)
@@ -76,8 +76,7 @@ def test_hunks_between_two_sources_stand_beside_the_step_of_their_packages(tmp_p
 def test_kernels_that_no_tree_has_are_refused_with_the_way_to_one(
     tmp_path: Path, tree: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "atlas.json"
-    file.write_bytes(data.encode(atlas_of(tmp_path)))
+    file, _ = stored(tmp_path)
     assert main.run(["atlas", "bisect", "case-1", "6.7", "6.8", "--data", str(file)]) == 2
     said = capsys.readouterr().err
     assert "no tree known here leads from 6.7.1-1 to 6.8.1-1" in said and "lab tree add" in said

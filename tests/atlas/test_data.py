@@ -3,10 +3,11 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.atlas import assembly, check, data, text
 from lab.atlas.data import Atlas, Cell, FunctionCost
@@ -61,17 +62,15 @@ def test_an_atlas_that_grows_is_none_of_those_that_come_with_the_lab(
 
 def test_costs_have_the_bases_of_the_cells(atlas: Atlas) -> None:
     """Guests of an architecture can be modelled in one model version, and not in the one before."""
-    counted = {
-        name: tuple(msgspec.structs.replace(cell, cycles=()) if isinstance(cell, Cell) else cell for cell in row)
-        for name, row in atlas.cells.items()
-    }
+
+    def with_cells(change: Callable[[Cell], Cell]) -> Atlas:
+        rows = atlas.cells.items()
+        cells = {name: tuple(change(one) if isinstance(one, Cell) else one for one in row) for name, row in rows}
+        return replace(atlas, cells=cells)
+
     assert atlas.bases == ("cycles", "instructions")
-    assert msgspec.structs.replace(atlas, cells=counted).bases == ("instructions",)
-    timed = {
-        name: tuple(Cell((), (), nanoseconds=cell.cycles) if isinstance(cell, Cell) else cell for cell in row)
-        for name, row in atlas.cells.items()
-    }
-    late = msgspec.structs.replace(atlas, cells=timed)
+    assert with_cells(lambda cell: replace(cell, cycles=())).bases == ("instructions",)
+    late = with_cells(lambda cell: Cell((), (), nanoseconds=cell.cycles))
     assert late.bases == ("nanoseconds",)
     steps = [(change.case.name, change.test.id) for change in Judgement(atlas).steps("cycles")]
     assert steps and [(one.case.name, one.test.id) for one in Judgement(late).steps("nanoseconds")] == steps
@@ -118,8 +117,8 @@ def test_kernels_and_cases_are_found_by_parts_of_their_names(atlas: Atlas) -> No
 
 def test_a_pair_is_of_one_series_where_one_has_both() -> None:
     made = fake.atlas(2, 9)
-    twin = msgspec.structs.replace(made.columns[4], id="6.2.1-1", version="6.2.1-1")
-    both = msgspec.structs.replace(
+    twin = replace(made.columns[4], id="6.2.1-1", version="6.2.1-1")
+    both = replace(
         made, columns=(*made.columns, twin), cells={name: (*row, row[4]) for name, row in made.cells.items()}
     )
     assert both.find("6.2").version == "6.2.1-1"
@@ -131,9 +130,9 @@ def test_cases_of_vcpus_that_contend_have_their_number_in_their_names(atlas: Atl
     """Waiting vCPUs execute more instructions or fewer: the count contradicts no change of cycles."""
     changed = fake.atlas(2, 9, steps={(0, 4): 1.2}, instructions={(0, 4): 0.8})
     name = "contention@4:fstat"
-    case = msgspec.structs.replace(changed.cases[0], name=name)
+    case = replace(changed.cases[0], name=name)
     cells = {name: changed.cells[changed.cases[0].name]}
-    contended = msgspec.structs.replace(changed, cases=(case,), cells=cells, explained=())
+    contended = replace(changed, cases=(case,), cells=cells, explained=())
     assert contended.case("fstat@4") == contended.case(name) == case
     named = check.named(contended, f"fstat@4@{contended.columns[4].id}")
     assert named == (case, contended.columns[4])
@@ -178,7 +177,7 @@ def test_a_case_is_shown_with_its_step_and_its_reason(atlas: Atlas) -> None:
 
 def test_cycles_of_an_experimental_machine_are_called_so(atlas: Atlas) -> None:
     for model, said in (("tlb zen4 v5", "zen4 v5, m"), ("tlb neoverse-n1 v5", "neoverse-n1 v5, experimental, m")):
-        assert said in text.about(msgspec.structs.replace(atlas, environment={"model": model}))
+        assert said in text.about(replace(atlas, environment={"model": model}))
     assert "experimental" not in text.about(atlas)
 
 

@@ -120,12 +120,6 @@ def test_what_is_published_is_recognised_by_its_release() -> None:
     assert known["6.5.1-1"] is not None and known["6.5.1-1"].commit == "0123456789ab"
 
 
-def test_a_step_names_its_functions_and_their_part() -> None:
-    judged = Judgement(fake.atlas(2, 9, steps={(1, 4): 1.2}))
-    (change,) = judged.changes["cycles"]
-    assert judged.why(change) == "do_it +50 cycles: 100 % of +50"
-
-
 def test_numbers_without_scatter_decide_by_the_threshold_alone() -> None:
     assert judgement._p_value(0.0, Band(0.0, 4), 3) == 1.0
     assert found(fake.atlas(2, 9, sd=0.0, steps={(0, 5): 1.019, (1, 5): 1.021})) == [

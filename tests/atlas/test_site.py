@@ -73,16 +73,15 @@ def test_a_newer_atlas_is_beside_the_complete_one_as_it_grows(tmp_path: Path, mo
         assert data.load(top / "atlas.json").model_version == (2 if folder else 1)
 
 
-def test_the_commands_of_another_architecture_name_it(tmp_path: Path) -> None:
-    site.write([replace(fake.atlas(2, 3), architecture="arm64")], tmp_path)
+@pytest.mark.parametrize(
+    ("guests", "table", "option"), [("arm64", "", "--arch arm64"), ("x86_64", "contention", "--table contention")]
+)
+def test_the_commands_of_another_architecture_and_of_a_further_table_name_it(
+    guests: str, table: str, option: str, tmp_path: Path
+) -> None:
+    site.write([replace(fake.atlas(2, 3), architecture=guests)], tmp_path, tables=[table])
     page = (tmp_path / "case" / "syscalls-case-1.html").read_text()
-    assert "lab atlas check syscalls:case-1@6.3.1-1 --arch arm64<" in page
-
-
-def test_the_commands_of_a_further_table_name_it(tmp_path: Path) -> None:
-    site.write([fake.atlas(2, 3)], tmp_path, tables=["contention"])
-    page = (tmp_path / "case" / "syscalls-case-1.html").read_text()
-    assert "lab atlas check syscalls:case-1@6.3.1-1 --table contention<" in page
+    assert f"lab atlas check syscalls:case-1@6.3.1-1 {option}<" in page
 
 
 def test_a_case_s_page_has_its_step_its_functions_its_code_and_its_commands(tmp_path: Path) -> None:

@@ -17,16 +17,13 @@ from lab.atlas.plan import PlannedColumn
 from lab.atlas.takeover import OnFile, Queue
 from lab.cli import main
 from lab.core import records
-from lab.core.errors import HostFailed
-from lab.core.executor import Work
 from lab.core.text import plural
 from lab.guests import model_version
 from lab.kernels.compilers import Program
-from lab.kernels.kernel import KernelSpec
 
 from ..fakes.guest import FakeGuests, FakeInstrument, kernel
-from ..fakes.work import quiet
-from .conftest import Setup
+from ..fakes.work import quiet, stopped_after
+from .conftest import Setup, gone
 
 
 class Lab:
@@ -46,12 +43,10 @@ class Lab:
         self.patch.setattr(FakeInstrument, "identity", f"tlb some-machine 12345678 v{version}")
         self.guests.formula = lambda arm, seed, case: 100.0 * version + seed
 
-    def run(self, *words: str, guests: int | None = None) -> int:
+    def run(self, *words: str, guests: int = 1000) -> int:
         """Measure; the budget ends after so many guests. Returns how many there were."""
         before = len(self.guests.calls)
-        end = before + 1000 if guests is None else before + guests
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Work, "out_of_time", property(lambda _: len(self.guests.calls) >= end))
+        with stopped_after(before + guests, self.guests.calls):
             arguments = ["--arch", "x86_64", "--output", str(self.file.parent), "-q", "-j", "1", *words]
             assert main.run(["atlas", "run", *arguments]) == 0
         return len(self.guests.calls) - before
@@ -188,19 +183,11 @@ def test_a_file_with_cases_that_the_plan_has_no_more_is_kept(lab: Lab, capsys: p
     assert "is now without mine:large\n" in capsys.readouterr().out
 
 
-def test_a_kernel_that_cannot_be_had_for_now_holds_the_version_up(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    obtain = KernelSpec.obtain
-
-    def gone(spec: KernelSpec, *more: Any, **rest: Any) -> Any:
-        if spec.text.endswith("/c"):
-            raise HostFailed("cannot download c: 404")
-        return obtain(spec, *more, **rest)
-
+def test_a_kernel_that_cannot_be_had_for_now_holds_the_version_up(lab: Lab) -> None:
     lab.raise_version(2)
-    monkeypatch.setattr(KernelSpec, "obtain", gone)
-    assert lab.run() == 6
+    with gone("c"):
+        assert lab.run() == 6
     assert data.load(lab.file).model_version == 1 and len(data.load(lab.next).whole) == 2
-    monkeypatch.setattr(KernelSpec, "obtain", obtain)
     assert lab.run() == 3
     assert data.load(lab.file).model_version == 2
 
