@@ -117,7 +117,6 @@ class Judgement:
             yield from pairwise(measured)
 
     def cell(self, case: CaseInfo, column: Column) -> Cell | str:
-        """A cell by its column."""
         return self.atlas.cells[case.name][self._places[column.id]]
 
     @cached_property
@@ -127,7 +126,6 @@ class Judgement:
     # ---- comparing
 
     def band(self, case: CaseInfo, basis: Basis) -> Band:
-        """The A/A band of a case."""
         key = case.name, basis
         if key not in self._bands:
             squares, freedom, pairs = 0.0, 0, 0
@@ -284,9 +282,18 @@ class Judgement:
         return None if any(end.is_package for end in ends) else (ends[0].release, ends[1].release)
 
     def why(self, change: Change) -> str:
-        """A sentence that names the three functions which make most of a change; empty if they are not known."""
-        found = self.explained(change)
-        return functions_text(found, change.basis) if found else ""
+        """The functions that make most of a change: `f +120, g -40 and h +8 cycles: 95 % of it`; empty without any."""
+        basis, found = change.basis, self.explained(change)
+        moved = sorted(found.functions, key=lambda one: -abs(one.delta(basis)))[:3] if found else []
+        moved = [one for one in moved if one.delta(basis)]
+        if not found or not moved:
+            return ""
+        sizes = ((one.name, one.delta(basis)) for one in moved)
+        names = [f"{name} {size:+,.0f}" if abs(size) >= 10 else f"{name} {size:+.2g}" for name, size in sizes]
+        whole = found.total.delta(basis)
+        share = sum(one.delta(basis) for one in moved) / whole if whole else 0.0
+        listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+        return f"{listed} {basis}: {100 * share:.0f} % of {whole:+,.0f}" if share else f"{listed} {basis}"
 
 
 def _values(cell: Cell, basis: Basis, strings: bool) -> tuple[float, ...]:
@@ -318,30 +325,11 @@ def _p_value(mean: float, band: Band, n: int) -> float:
 def corrected(family: Sequence[Change]) -> list[Change]:
     """The changes of a family; a change that does not survive Holm's correction is `unknown`."""
     adjusted = evidence.holm([change.comparison.p_value for change in family])
-    return [
-        change._replace(comparison=_withdrawn(change.comparison))
-        if change.comparison.is_change and p_value > ALPHA
-        else change
-        for change, p_value in zip(family, adjusted, strict=True)
-    ]
-
-
-def _withdrawn(comparison: Comparison) -> Comparison:
-    reason = f"{multiple.NOT_BEYOND_CHANCE} cases"
-    return msgspec.structs.replace(comparison, verdict=Outcome.UNKNOWN, reason=reason)
-
-
-def functions_text(found: Explained, basis: Basis, most: int = 3) -> str:
-    """The functions that make most of a change, in a sentence: `f +120, g -40 and h +8 cycles: 95 % of it`."""
-    moved = sorted(found.functions, key=lambda one: -abs(one.delta(basis)))[:most]
-    moved = [one for one in moved if one.delta(basis)]
-    if not moved:
-        return ""
-    names = [
-        f"{one.name} {one.delta(basis):+,.0f}" if abs(one.delta(basis)) >= 10 else f"{one.name} {one.delta(basis):+.2g}"
-        for one in moved
-    ]
-    whole = found.total.delta(basis)
-    share = sum(one.delta(basis) for one in moved) / whole if whole else 0.0
-    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{listed} {basis}: {100 * share:.0f} % of {whole:+,.0f}" if share else f"{listed} {basis}"
+    found = []
+    for change, p_value in zip(family, adjusted, strict=True):
+        comparison = change.comparison
+        if comparison.is_change and p_value > ALPHA:
+            reason = f"{multiple.NOT_BEYOND_CHANCE} cases"
+            comparison = msgspec.structs.replace(comparison, verdict=Outcome.UNKNOWN, reason=reason)
+        found.append(change._replace(comparison=comparison))
+    return found
