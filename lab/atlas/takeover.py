@@ -38,20 +38,16 @@ Fingerprints = Callable[[str, str], str]
 class TakenOver:
     """The part of an atlas that is as good as measured here.
 
-    sheets: by column and selection, without profiles. unsure: the columns whose kernels may be others here. bisected:
-    its commits, which need no equal guests. left: a line for each reason why columns are not taken over.
+    sheets: by column and selection, without profiles. sure: those that need not be measured here, because their kernels
+    cannot be others here. bisected: its commits, which need no equal guests. left: a line for each reason why columns
+    are not taken over.
     """
 
     atlas: Atlas | None = None
     bisected: tuple[Bisected, ...] = ()
     sheets: Mapping[tuple[str, str], Sheet] = field(default_factory=dict)
-    unsure: frozenset[tuple[str, str]] = frozenset()
+    sure: frozenset[tuple[str, str]] = frozenset()
     left: tuple[str, ...] = ()
-
-    @property
-    def sure(self) -> frozenset[tuple[str, str]]:
-        """The sheets that need not be measured here."""
-        return frozenset(self.sheets.keys() - self.unsure)
 
     @property
     def columns(self) -> list[Column]:
@@ -85,17 +81,16 @@ def _taken(atlas: Atlas, place: Place, found: Sequence[PlannedColumn], here: Fin
     if why := _another(atlas, place):
         return TakenOver(left=(f"nothing taken over: {why}",))
     sheets: dict[tuple[str, str], Sheet] = {}
-    unsure: set[tuple[str, str]] = set()
     left: dict[str, set[str]] = {}
     for (column, text), sheet in _sheets_of(atlas, place, found, here):
         if isinstance(sheet, Sheet):
             sheets[column.id, text] = sheet
-            if not column.is_package:
-                unsure.add((column.id, text))
         elif not place.sheet(column, text).is_file():
             left.setdefault(sheet, set()).add(column.id)
     lines = tuple(f"{plural(len(ids), 'column')} not taken over: {why}" for why, ids in left.items())
-    return TakenOver(atlas=atlas, sheets=sheets, unsure=frozenset(unsure), left=lines)
+    packages = {column.id for column in atlas.columns if column.is_package}
+    sure = frozenset(key for key in sheets if key[0] in packages)
+    return TakenOver(atlas=atlas, sheets=sheets, sure=sure, left=lines)
 
 
 def _another(atlas: Atlas, place: Place) -> str:
