@@ -119,16 +119,9 @@ def file_name(text: str) -> str:
     return name if len(name) <= 60 else f"{name[:50]}-{records.digest(text)[:8]}"
 
 
-def key_of(plan: AtlasPlan, column: PlannedColumn, series: Series, kernel: str) -> str:
-    """The key of a selection's cells: all that their numbers follow from."""
-    workload, cases = series.bench.workload, [case.name for case in series.cases]
-    identity = [kernel, list(column.spec.settings), workload.name, cases, plan.seeds, series.bench.fingerprint]
-    return records.digest(identity)
-
-
 @dataclass(kw_only=True)
 class _Guests:
-    """The guests of one selection in a column, prepared."""
+    """The guests of one selection in a column, prepared. key: that of their `Sheet`."""
 
     text: str
     ready: ExactGuests
@@ -186,11 +179,9 @@ def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Wor
         return False
     _save(place.facts(column), facts_of(kernel))
     arm = Arm(name="kernel", kernel=kernel, settings=dict(column.spec.settings))
-    wanted, began = [], time.monotonic()
-    for text in texts:
-        guests = _prepare(place, column, text, arm, work)
-        if guests is not None:
-            wanted.append(guests)
+    began = time.monotonic()
+    prepared = [_prepare(place, column, text, arm, work) for text in texts]
+    wanted = [guests for guests in prepared if guests is not None]
     if not wanted:
         return True
     work.progress.log(f"{column.version} ({column.series}): {', '.join(one.text for one in wanted)}")
@@ -220,7 +211,6 @@ def run(wanted: Sequence[_Guests], arm: Arm, seeds: int, work: Work) -> None:
 
 
 def facts_of(kernel: Kernel) -> KernelFacts:
-    """The facts in a kernel's banner."""
     image = kernel.bzimage or kernel.vmlinux
     return KernelFacts(
         release=kernel.release,
@@ -234,7 +224,7 @@ def _prepare(place: Place, column: PlannedColumn, text: str, arm: Arm, work: Wor
     stored = place.load_sheet(column, text)
     try:
         ready = prepare(place.plan, column, text, arm, place.work(column, text), work)
-    except (DiskFull, HostFailed):
+    except HostFailed:
         raise
     except LabError as error:
         cells: dict[str, Cell | Hole] = {
@@ -258,7 +248,10 @@ def prepare(plan: AtlasPlan, column: PlannedColumn, text: str, arm: Arm, folder:
     ready = prepare_around(measurement, (arm,), work.progress)
     require_fixed_work(ready)
     (series,) = ready.series
-    return _Guests(text=text, ready=ready, key=key_of(plan, column, series, arm.kernel.key), folder=folder)
+    workload, cases = series.bench.workload, [case.name for case in series.cases]
+    settings, fingerprint = list(column.spec.settings), series.bench.fingerprint
+    key = records.digest([arm.kernel.key, settings, workload.name, cases, plan.seeds, fingerprint])
+    return _Guests(text=text, ready=ready, key=key, folder=folder)
 
 
 def _sheet(one: _Guests, arm: Arm, seeds: int, work: Work) -> Sheet | None:

@@ -64,11 +64,9 @@ def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work)
             case=case.name, base=base.id, test=test.id, subject=largest.title, share=round(largest.hunks.share, 3),
             result=name, proof=_proof(largest),
         )  # fmt: skip
-    titles = {step.commit: step.title for step in answer.path} | {answer.new.id: answer.new.title}
     return Bisected(
-        case=case.name, base=base.id, test=test.id, commit=largest.commit,
-        subject=titles.get(largest.commit, largest.title), result=name,
-    )  # fmt: skip
+        case=case.name, base=base.id, test=test.id, commit=largest.commit, subject=largest.title, result=name
+    )
 
 
 def _proof(change: Culprit) -> str:

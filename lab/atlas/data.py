@@ -123,11 +123,6 @@ class Column(Record, frozen=True, kw_only=True, omit_defaults=True):
         numbers = self.version.rpartition("/")[2].partition("-")[0]
         return numbers.partition("@")[0]
 
-    @property
-    def series_of_release(self) -> str:
-        """Its release without the point: 6.12."""
-        return ".".join(map(str, version_of(self.upstream)[:2]))
-
 
 class CaseInfo(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A case. selection: of its guests, as `-w` takes it. code: of the operation. profile: of the newest kernel.
@@ -162,7 +157,6 @@ class CaseInfo(Record, frozen=True, kw_only=True, omit_defaults=True):
         return f"{case}@{self.vcpus}" if self.vcpus else case
 
     def metric(self, basis: Basis) -> str:
-        """The name of a count."""
         return self.metrics[basis == "instructions"]
 
 
@@ -240,7 +234,6 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
 
     @property
     def groups(self) -> dict[str, list[CaseInfo]]:
-        """The cases by group."""
         found: dict[str, list[CaseInfo]] = {}
         for case in self.cases:
             found.setdefault(case.group, []).append(case)
@@ -270,7 +263,8 @@ class Atlas(Record, frozen=True, kw_only=True, dict=True):
         measured = [column for column in found if not column.hole] or found
         same = [column for column in measured if like and column.series == like.series] or measured
         if not same:
-            releases = dict.fromkeys(column.series_of_release for column in self.columns)
+            numbers = (version_of(column.upstream)[:2] for column in self.columns)
+            releases = dict.fromkeys(".".join(map(str, release)) for release in numbers)
             raise UserError(f"the atlas has no kernel {text}", hint=f"it has {', '.join(releases)}, and their points")
         return max(same, key=lambda column: (version_of(column.upstream), self.at(column.id)))
 

@@ -119,11 +119,9 @@ class _Selection(Request[ComparisonPlan], frozen=True, kw_only=True):
 
     @property
     def kernels(self) -> Sequence[KernelSpec]:
-        """The kernel."""
         return [self.spec]
 
     def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> ComparisonPlan:
-        """The plan of its guests."""
         return ComparisonPlan.of(self, live=live)
 
 

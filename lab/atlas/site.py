@@ -371,7 +371,6 @@ class Site:
     # ---- files
 
     def _steps_csv(self) -> str:
-        """Every step and creep as CSV."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         names = ["architecture", "case", "group", "kind", "basis", "base", "test", "date", "verdict", "ratio", "why"]

@@ -50,18 +50,9 @@ def _rows(judged: Judgement, info: CaseInfo) -> list[list[str]]:
     before = {test.id: base for base, test in judged.neighbours(info)}
     rows = [["series", "kernel", "date", *bases, *(f"change of {basis}" for basis in bases)]]
     for column in judged.atlas.columns:
-        cell = judged.cell(info, column)
+        cell, kernel = judged.cell(info, column), [column.series, column.version, column.date]
         if not isinstance(cell, Cell):
-            rows.append(
-                [
-                    column.series,
-                    column.version,
-                    column.date,
-                    *["-"] * len(bases),
-                    _short(cell),
-                    *[""] * (len(bases) - 1),
-                ]
-            )
+            rows.append([*kernel, *["-"] * len(bases), _short(cell), *[""] * (len(bases) - 1)])
             continue
         costs = [number(cell.mean(basis) or 0.0) for basis in bases]
         moved = []
@@ -69,7 +60,7 @@ def _rows(judged: Judgement, info: CaseInfo) -> list[list[str]]:
             base = before.get(column.id)
             found = judged.compare(info, base, column, basis) if base else None
             moved.append(f"{percent(found.ratio)} {SIGNS[str(found.verdict)]}" if found else "")
-        rows.append([column.series, column.version, column.date, *costs, *moved])
+        rows.append([*kernel, *costs, *moved])
     return rows
 
 
