@@ -21,7 +21,6 @@ from lab.cluster.worker import (
     Facts,
     GuestResult,
     GuestTask,
-    RemoteError,
     Result,
     Task,
     WorkerTrouble,
@@ -67,11 +66,13 @@ class ClusterExecutor(GuestExecutor, Builder):
         return max(1, sum(self._workers_with(self._guests_resource(bench.qemu)).values()))
 
     def _workers_with(self, resource: str) -> dict[str, int]:
+        """The addresses of the workers that have a resource, and its amount."""
         try:
             info = self._client.scheduler_info(n_workers=-1)["workers"]
         except OSError as error:
             raise _gone(error) from error
-        return worker.workers_with(resource, {address: one["resources"] for address, one in info.items()})
+        amounts = {address: int(one["resources"].get(resource, 0)) for address, one in info.items()}
+        return {address: amount for address, amount in amounts.items() if amount}
 
     def _guests_resource(self, qemu: Qemu) -> str:
         """The resource of the workers whose guests are like those of a QEMU here. The first call reports on them."""
@@ -124,8 +125,10 @@ class ClusterExecutor(GuestExecutor, Builder):
         runs.make_folder(guest)
         for name, content in done.files.items():
             (guest.folder / Path(name).name).write_bytes(content)
-        if done.output is None:
-            raise _guest_failed(done.error, guest.folder)
+        if (failed := done.error) is not None:
+            log = guest.folder / failed.log if failed.log else None
+            raise GuestFailed(GuestFailure(failed.kind), failed.message, hint=failed.hint, log=log, case=failed.case)
+        assert done.output is not None  # noqa: S101  (a guest that did not fail has an output)
         return runs.save_run(guest, done.output)
 
     def _put(self, path: Path) -> str:
@@ -231,16 +234,8 @@ class _Remote:
         self._future = future
 
     def kill(self) -> None:
-        """Cancel it."""
         self._future.cancel()
 
 
 def _gone(error: OSError) -> HostFailed:
     return HostFailed(f"the cluster's scheduler does not answer: {error}", hint="check that it still runs, then go on")
-
-
-def _guest_failed(error: RemoteError | None, folder: Path) -> GuestFailed:
-    if error is None:
-        return GuestFailed(GuestFailure.NO_REPORT, "the worker returned nothing", log=folder)
-    log = folder / error.log if error.log else None
-    return GuestFailed(GuestFailure(error.kind), error.message, hint=error.hint, log=log, case=error.case)

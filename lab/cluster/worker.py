@@ -16,7 +16,7 @@ import logging
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -117,11 +117,6 @@ def guests_resource(facts: Facts) -> str:
 def builds_resource(compiler: Compiler) -> str:
     """The dask resource of workers with a compiler; each has one of it, because a build uses all cores."""
     return "lab-builds-" + records.digest([compiler.family, compiler.version, compiler.linker])[:16]
-
-
-def workers_with(resource: str, workers: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
-    """The addresses of the workers that have a resource, and its amount; workers: all resources by address."""
-    return {address: int(has[resource]) for address, has in workers.items() if has.get(resource)}
 
 
 class GuestPlugin(WorkerPlugin):
@@ -229,16 +224,25 @@ def run_guest(task: GuestTask) -> GuestResult:
     """Boot a task's guest on this machine."""
     guest = _localize(task)
     with process.scratch(f"{os.getpid()}-", paths.cache_dir("guests")) as folder:
-        bench = dataclasses.replace(guest.bench, folder=folder)
-        return _run_guest(dataclasses.replace(guest, bench=bench))
+        guest = dataclasses.replace(guest, bench=dataclasses.replace(guest.bench, folder=folder))
+        runs.make_folder(guest)
+        output, failure = None, None
+        try:
+            output = runs.boot(guest, RunningGuests())
+        except GuestFailed as error:
+            if error.kind.blames == "host":
+                raise
+            failure = RemoteError.of(error, error.kind)
+        if guest.seed != runs.PROFILED_SEED:
+            (guest.folder / plugin.COSTS).unlink(missing_ok=True)
+        files = {path.name: path.read_bytes() for path in guest.folder.iterdir() if path.is_file()}
+    return GuestResult(output=output, error=failure, files=files)
 
 
 def _localize(task: GuestTask) -> GuestRun:
     """A task's guest with this machine's files. Refuses the task if the guest would be a different one."""
     share, guest = Share(task.share), task.guest
-    bench = dataclasses.replace(
-        guest.bench, qemu=find_qemu(guest.bench.qemu.path), packed_root=share.fetch(task.root)
-    )  # fmt: skip
+    bench = dataclasses.replace(guest.bench, qemu=find_qemu(guest.bench.qemu.path), packed_root=share.fetch(task.root))
     if bench.instrument is not None:
         bench = dataclasses.replace(bench, instrument=dataclasses.replace(bench.instrument, library=plugin.obtain()))
     if (fingerprint := bench.environment().fingerprint) != bench.fingerprint:
@@ -246,21 +250,6 @@ def _localize(task: GuestTask) -> GuestRun:
     image = share.fetch(task.image)
     kernel = dataclasses.replace(guest.arm.kernel, bzimage=image, vmlinux=image)
     return dataclasses.replace(guest, bench=bench, arm=dataclasses.replace(guest.arm, kernel=kernel))
-
-
-def _run_guest(guest: GuestRun) -> GuestResult:
-    runs.make_folder(guest)
-    output, failure = None, None
-    try:
-        output = runs.boot(guest, RunningGuests())
-    except GuestFailed as error:
-        if error.kind.blames == "host":
-            raise
-        failure = RemoteError.of(error, error.kind)
-    if guest.seed != runs.PROFILED_SEED:
-        (guest.folder / plugin.COSTS).unlink(missing_ok=True)
-    files = {path.name: path.read_bytes() for path in guest.folder.iterdir() if path.is_file()}
-    return GuestResult(output=output, error=failure, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ import re
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dask
@@ -46,6 +46,26 @@ def documents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*.json*"))
         if "guests" not in path.parts
     }
+
+
+@contextmanager
+def beside(condition: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]:
+    """Something that happens while a command is at work, as soon as a condition holds."""
+    over = threading.Event()
+
+    def wait() -> None:
+        while not over.wait(0.02):
+            if condition():
+                act()
+                return
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def who_ran(cluster: Cluster) -> list[str]:
@@ -90,16 +110,8 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(bisector: Bisector,
     alone = compare_alone(bisector, result, ends)
     local = (tmp_path / "runs-done").read_text()
     with running(tmp_path / "cluster", 2, FAKE_RUN_S="0.4") as cluster:
-
-        def kill() -> None:
-            while "worker-1" not in who_ran(cluster)[2:]:
-                time.sleep(0.02)
-            cluster.kill("worker-1")
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        status = compare(bisector, result, ends, "--seeds", "8", *cluster.options)
-        killer.join()
+        with beside(lambda: "worker-1" in who_ran(cluster)[2:], lambda: cluster.kill("worker-1")):
+            status = compare(bisector, result, ends, "--seeds", "8", *cluster.options)
         assert status == 0, bisector.capsys.readouterr().err
     assert documents(result) == alone
     assert len(who_ran(cluster)) == 17, "the guest that died with it was run again, and no other"
@@ -118,17 +130,13 @@ def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_
     with running(tmp_path / "cluster", 1, FAKE_RUN_S="0.3") as cluster:
 
         def stop() -> None:
-            while len(who_ran(cluster)) < 4:
-                time.sleep(0.02)
             if how == "Ctrl-C":
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             else:
                 cluster.kill("worker-1")
 
-        stopper = threading.Thread(target=stop)
-        stopper.start()
-        status = compare(bisector, result, ends, "--seeds", "8", *cluster.options)
-        stopper.join()
+        with beside(lambda: len(who_ran(cluster)) >= 4, stop):
+            status = compare(bisector, result, ends, "--seeds", "8", *cluster.options)
     said = bisector.capsys.readouterr().err
     assert status == (130 if how == "Ctrl-C" else 4), said
     assert how == "Ctrl-C" or how in said

@@ -15,7 +15,7 @@ from lab.cluster import share, worker
 
 from ..fakes.build import commit_change, make_buildable, own_folders
 from ..fakes.cluster import TOP, Cluster, running
-from ..fakes.kernel import commit_all
+from ..fakes.kernel import commit_all, git
 
 Build = Callable[..., tuple[int, dict[str, dict[str, str]], str]]
 
@@ -112,10 +112,6 @@ def test_a_source_that_cannot_be_shared_is_built_here(
 def test_a_workers_own_failure_is_told_in_a_line() -> None:
     with pytest.raises(worker.WorkerTrouble, match="AttributeError: 'str' object has no attribute 'share'"):
         worker.perform(worker.pack(worker.build_kernel, "no task"))
-
-
-def git(tree: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", tree, *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def records(home: Path) -> dict[str, bytes]:
