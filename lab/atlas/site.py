@@ -67,16 +67,14 @@ def write(
             for place in range(len(atlases))
             if place != index
         ]
-        newer = (growing or {}).get(index)
-        if newer is None:
-            count += _write(Site(atlas, others, table=tables[index]), folder)
-            continue
-        said = text.progress(atlas, newer)
-        down = Beside(said, "its pages as it grows", f"{_NEXT}/index.html")
+        down = None
+        if newer := (growing or {}).get(index):
+            said = text.progress(atlas, newer)
+            down = Beside(said, "its pages as it grows", f"{_NEXT}/index.html")
+            up = Beside(said, f"the last complete one, of model version {atlas.model_version}", "../index.html")
+            ways = [(name, f"../{way}") for name, way in others]
+            count += _write(Site(newer, ways, up, is_growing=True), folder / _NEXT)
         count += _write(Site(atlas, others, down, table=tables[index]), folder)
-        up = Beside(said, f"the last complete one, of model version {atlas.model_version}", "../index.html")
-        ways = [(name, f"../{way}") for name, way in others]
-        count += _write(Site(newer, ways, up, is_growing=True), folder / _NEXT)
     return count
 
 
