@@ -29,19 +29,12 @@ def test_the_culprit_is_found_proved_and_described(bisector: Bisector) -> None:
     assert found.direction == "regression" and found.effect is not None and found.effect.ratio == pytest.approx(0.6)
     assert found.proof is not None and found.proof.confirmed and not found.proof.same_image
     assert found.proof.fresh is not None and found.proof.fresh.ratio == pytest.approx(0.6)
+    stored = result_folders.load_result(result_folders.open_folder(found.proof.result or ""))
+    assert min(answer.seeds) > 100 and not set(stored.seeds) & set(answer.seeds), "seeds that the search did not have"
+    assert answer.proof_result() == found.proof.result, "that is what a bundle of it holds"
     assert found.confidence > 0.99
     assert answer.measured == 5 and not answer.skipped
     assert answer.reproduce[:2] == ["lab", "bisect"] and "--json" not in answer.reproduce
-
-
-def test_the_proof_takes_seeds_that_the_search_did_not(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 3 + [60.0] * 3)
-    answer = bisector.search(commits[0], commits[-1])
-    assert min(answer.seeds) > 100
-    assert answer.changes[0].proof is not None
-    stored = result_folders.load_result(result_folders.open_folder(answer.changes[0].proof.result or ""))
-    assert not set(stored.seeds) & set(answer.seeds)
-    assert answer.proof_result() == answer.changes[0].proof.result, "that is what a bundle of it holds"
 
 
 def test_the_revert_on_the_new_end_is_measured(bisector: Bisector) -> None:
@@ -60,26 +53,27 @@ def test_the_revert_on_the_new_end_is_measured(bisector: Bisector) -> None:
     assert proof.reverted.verdict == "improvement"
 
 
-def test_the_page_says_it_all_and_report_shows_it_again(bisector: Bisector) -> None:
+def test_the_first_after_a_broken_stretch_is_not_blamed_alone_and_the_page_says_so(bisector: Bisector) -> None:
     commits = line(bisector.tree, [100.0] * 6 + ["build", "panic"] + [60.0] * 6)
-    status = bisector.run(
-        "--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload
-    )
-    assert status == 0
+    ends = ("--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree))
+    assert bisector.run(*ends, "-w", bisector.workload) == 0
     page = bisector.printed
     for part in ("regression: one of 3 commits", "could not be tested", "does not build", "panicked", "-40.0 %"):
         assert part in page, page
-    assert main.run(["report", "latest"]) == 0
-    assert bisector.capsys.readouterr().out == page
+    assert bisector.report() == page
     assert main.run(["report"]) == 0
     assert "range" in bisector.capsys.readouterr().out
+    answer = msgspec.json.decode(bisector.report("json"), type=Answer)
+    (found,) = answer.changes
+    assert answer.outcome == "range" and found.suspects == commits[6:9] and found.untested == commits[6:8]
 
 
-def test_who_fixed_it_is_asked_with_old_and_new(bisector: Bisector) -> None:
+def test_an_improvement_is_asked_for_with_old_and_new_and_else_not_blamed_on_anybody(bisector: Bisector) -> None:
     commits = line(bisector.tree, [60.0] * 9 + [100.0] * 8)
+    answer = bisector.search(commits[0], commits[-1])
+    assert answer.outcome == "no culprit" and "--old and --new" in answer.reason
     answer = bisector.search(commits[0], commits[-1], words="old new")
-    assert culprits(answer) == [commits[9]]
-    assert answer.changes[0].direction == "improvement"
+    assert culprits(answer) == [commits[9]] and answer.changes[0].direction == "improvement"
 
 
 @pytest.mark.parametrize(
@@ -151,12 +145,6 @@ def test_ends_that_are_alike_name_nobody(bisector: Bisector, seed: int) -> None:
     assert answer.measured <= 3
 
 
-def test_an_improvement_is_not_blamed_on_anybody(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [60.0] * 4 + [100.0] * 4)
-    answer = bisector.search(commits[0], commits[-1])
-    assert answer.outcome == "no culprit" and "--old and --new" in answer.reason
-
-
 def test_kernels_that_are_the_same_are_not_measured_twice(bisector: Bisector) -> None:
     commits = [start(bisector.tree)]
     for i in range(1, 9):
@@ -178,22 +166,9 @@ def test_stretches_that_cannot_be_tested_are_passed_by(bisector: Bisector) -> No
     assert answer.skipped and all(step.why for step in answer.skipped)
 
 
-def test_the_first_after_a_broken_stretch_is_not_blamed_alone(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 5 + ["build"] * 4 + [60.0] * 5)
-    answer = bisector.search(commits[0], commits[-1])
-    assert answer.outcome == "range"
-    (found,) = answer.changes
-    assert found.suspects == commits[5:10] and found.untested == commits[5:9]
-
-
-def test_an_end_that_panics_is_no_end(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0, 100.0, "panic"])
-    said = bisector.refused(4, "--good", commits[0], "--bad", commits[-1])
-    assert "the bad end cannot be measured" in said
-
-
-def test_a_recipe_can_hunt_panics(bisector: Bisector, tmp_path: Path) -> None:
+def test_an_end_that_panics_is_no_end_unless_a_recipe_hunts_panics(bisector: Bisector, tmp_path: Path) -> None:
     commits = line(bisector.tree, [100.0] * 6 + ["panic"] * 5)
+    assert "the bad end cannot be measured" in bisector.refused(4, "--good", commits[0], "--bad", commits[-1])
     recipe = tmp_path / "panics.toml"
     recipe.write_text(f'schema = 1\nworkload = "{tmp_path}/mine"\ncase = "large"\npanics = "bad"\n')
     answer = bisector.search(commits[0], commits[-1], "--recipe", str(recipe))
@@ -238,20 +213,16 @@ def branched(top: Path) -> dict[str, str]:
     return ids
 
 
-def test_a_culprit_on_a_side_branch_or_by_first_parents_the_merge(bisector: Bisector) -> None:
+def test_a_culprit_on_a_side_branch_is_by_first_parents_the_merge_and_by_paths_nobody(bisector: Bisector) -> None:
     ids = branched(bisector.tree)
     assert culprits(bisector.search(ids["old"], "HEAD")) == [ids["side 3"]]
     answer = bisector.search(ids["old"], "HEAD", "--first-parent")
     assert culprits(answer) == [ids["merge"]]
     assert answer.changes[0].merge and answer.candidates == 10
-
-
-def test_a_culprit_outside_of_the_paths_is_not_pinned_on_one_inside(bisector: Bisector) -> None:
-    ids = branched(bisector.tree)
     answer = bisector.search(ids["old"], "HEAD", "--", "mm/late0.c")
     (found,) = answer.changes
     assert found.commit == ids["late 0"] and answer.outcome == "undecided"
-    assert found.proof is not None and not found.proof.confirmed
+    assert found.proof is not None and not found.proof.confirmed, "the culprit is outside of the paths"
 
 
 # ---- modelled cycles beside the count of instructions
@@ -283,8 +254,7 @@ def test_ends_of_which_cycles_and_instructions_disagree_are_not_searched(modelle
     assert not answer.changes and {commit for commit, _ in modelled.guests.calls} == {commits[0], commits[-1]}
     assert f"nothing is searched: {DISPUTED}; {choose}" in modelled.said
     assert answer.instructions is not None and answer.instructions.ratio == pytest.approx(0.8)
-    assert main.run(["report", "latest"]) == 0
-    assert "; instructions -20.0 % exact: unknown" in modelled.capsys.readouterr().out
+    assert "; instructions -20.0 % exact: unknown" in modelled.report()
 
 
 @pytest.mark.parametrize(("metric", "direction"), [("cycles", "regression"), ("instructions", "improvement")])
@@ -297,8 +267,7 @@ def test_the_users_choice_is_searched_and_proved(modelled: Bisector, metric: str
     assert found.direction == direction and found.proof is not None and found.proof.confirmed
     assert answer.metric == {"cycles": "cycles_per_op", "instructions": "instructions_per_op"}[metric]
     assert answer.reproduce[-2:] == ["--metric", metric]
-    assert main.run(["report", "latest"]) == 0
-    text = modelled.capsys.readouterr().out
+    text = modelled.report()
     assert f"decided by --metric {metric}" in text and f"--metric {metric}" in text.partition("repeat: ")[2]
 
 
@@ -310,17 +279,12 @@ def test_instructions_stand_beside_the_cycles_of_ends_path_and_effect(modelled: 
     assert answer.outcome == "found" and found.instructions is not None
     assert found.instructions.ratio == pytest.approx(1.5)
     assert {round(step.instructions or 0, 6) for step in answer.path} == {1.0, 1.5}
-    assert main.run(["report", "latest"]) == 0
-    text = modelled.capsys.readouterr().out
-    lines = [one for one in text.splitlines() if "instructions " in one]
+    lines = [one for one in modelled.report().splitlines() if "instructions " in one]
     assert len(lines) == 2 + answer.measured, "\n".join(lines)
-    assert main.run(["report", "latest", "--format", "md"]) == 0
-    markdown = modelled.capsys.readouterr().out
+    markdown = modelled.report("md")
     assert "| step | commit | subject | state | change | instructions |" in markdown
     assert markdown.count("instructions +50.0 %") == 2, "the ends and the effect"
-    assert main.run(["report", "latest", "--format", "html"]) == 0
-    page = modelled.capsys.readouterr().out
-    assert re.search(r'<td class="n" data-value="1\.[45]\d*">\+50\.0 %</td>', page)
+    assert re.search(r'<td class="n" data-value="1\.[45]\d*">\+50\.0 %</td>', modelled.report("html"))
 
 
 # ---- the whole cost beside the caller's
@@ -349,8 +313,7 @@ def test_the_whole_cost_stands_beside_the_effect(modelled: Bisector) -> None:
         "deferred 200 to 200 cycles (0.0 % of the caller), together +66.7 %, elapsed 900 ns to 900 ns (0.0 %), of it "
     )
     for kind in ("text", "md", "html"):
-        assert main.run(["report", "latest", "--format", kind]) == 0
-        assert modelled.capsys.readouterr().out.count(said) == 2, "the ends and the effect"
+        assert modelled.report(kind).count(said) == 2, "the ends and the effect"
 
 
 # ---- the CPU that kernels believe in
@@ -378,8 +341,7 @@ def test_a_culprit_that_believes_in_another_cpu_than_its_parent_has_no_word(mode
     assert "test believes in another CPU than sapphire-rapids: meltdown" in answer.reason
     assert all((found.direction, found.confidence) == (None, 0) for found in answer.changes)
     for kind in ("text", "md", "html"):
-        assert main.run(["report", "latest", "--format", kind]) == 0
-        assert modelled.capsys.readouterr().out.count("no word") == 2
+        assert modelled.report(kind).count("no word") == 2
 
 
 # ---- several cases

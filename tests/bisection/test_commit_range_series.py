@@ -23,9 +23,8 @@ from lab.kernels.kernel import Kernel, KernelSpec
 from lab.kernels.package_lists import Offer, PackageLists
 
 from ..fakes import bisection as fakebisect
-from ..fakes.bisection import Guests, line, start, write_workload
-from ..fakes.bisector import Bisector, make
-from ..fakes.build import own_folders
+from ..fakes.bisection import line, start
+from ..fakes.bisector import Bisector
 from ..fakes.kernel import git
 
 NAMES = {"linux-image-6.12.9-cloud-amd64": "6.12.9-1", "linux-image-6.12.10-cloud-amd64": "6.12.10-1",
@@ -71,23 +70,20 @@ def test_packages_may_be_narrowed_to_two_ends() -> None:
 
 
 @pytest.fixture
-def deb_bisector(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], offered: None
-) -> Bisector:
+def deb_bisector(bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offered: None) -> Bisector:
     """A bisector whose packages are files: 6.12.57 is slow."""
-    made = make(tmp_path, monkeypatch, capsys)
-    made.fates["6.12.57-1"] = 60.0
+    bisector.fates["6.12.57-1"] = 60.0
 
     def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
         if not isinstance(spec.source, DebSource):
             return fakebisect.obtain(spec)
         path = tmp_path / spec.source.package
-        path.write_text(f"{made.fates.get(spec.source.version, 100.0)}\n{path.name}")
+        path.write_text(f"{bisector.fates.get(spec.source.version, 100.0)}\n{path.name}")
         return Kernel(spec=spec, key=path.name, release="6.12", commit=None, bzimage=path, vmlinux=None, symbols=None)
 
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
     monkeypatch.setattr(debs, "resolve", lambda name, *_: DebSource(package=name, version=NAMES[name]))
-    return made
+    return bisector
 
 
 def searched(bisector: Bisector, *more: str) -> Answer:
@@ -102,8 +98,7 @@ def test_the_package_that_did_it_is_found_and_what_leads_inside_is_said(deb_bise
     said = found.inside or ""
     assert said.startswith("no tree known here leads from v6.12.10 to v6.12.57; `lab tree add https://")
     assert f"lab bisect --old v6.12.10 --new v6.12.57 --tree stable -w {deb_bisector.workload}" in said
-    assert main.run(["report", "latest"]) == 0
-    assert "  inside      no tree" in deb_bisector.capsys.readouterr().out
+    assert "  inside      no tree" in deb_bisector.report()
 
 
 @pytest.mark.parametrize(
@@ -223,42 +218,33 @@ def test_revisions_of_a_kernel_are_the_tags_of_its_version_or_its_own() -> None:
     ]
 
 
-def bisected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mailbox: bool
-) -> tuple[Answer, list[str]]:
+@pytest.mark.parametrize("mailbox", [False, True])
+def test_the_patch_that_did_it_is_found(bisector: Bisector, tmp_path: Path, mailbox: bool) -> None:
     """Seven patches, of which the fifth makes it slow, from `git format-patch`."""
-    own_folders(monkeypatch, tmp_path)
-    for (where, name), what in fakebisect.replacements(tmp_path / "fake", Guests()).items():
-        monkeypatch.setattr(where, name, what)
-    tree = tmp_path / "linux"
+    tree, given = bisector.tree, tmp_path / "patches"
     base = start(tree)
     for i in range(1, 8):
         fakebisect.commit(tree, f"mm: step {i}", 60.0 if i >= 5 else 100.0, f"mm/file{i}.c")
-    git(tree, "format-patch", "-q", "-o", str(tmp_path / "patches"), base)
+    git(tree, "format-patch", "-q", "-o", str(given), base)
     git(tree, "reset", "-q", "--hard", base)
-    given = tmp_path / "patches"
-    names = [path.name for path in sorted(given.iterdir())]
+    files = sorted(given.iterdir())
     if mailbox:
-        content = b"".join(path.read_bytes() for path in sorted(given.iterdir()))
         given = tmp_path / "series.mbox"
-        given.write_bytes(content)
-    workload = write_workload(tmp_path / "mine")
-    words = ["--series", str(given), "--good", base, "--tree", str(tree), "-w", workload, "--json"]
-    assert main.run(["bisect", *words]) == 0, capsys.readouterr().err
-    return msgspec.json.decode(capsys.readouterr().out, type=Answer), names
-
-
-@pytest.mark.parametrize("mailbox", [False, True])
-def test_the_patch_that_did_it_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mailbox: bool
-) -> None:
-    answer, names = bisected(tmp_path, monkeypatch, capsys, mailbox)
+        given.write_bytes(b"".join(path.read_bytes() for path in files))
+    answer = searched_from(bisector, base, "--series", str(given))
     (found,) = answer.changes
     assert answer.kind == "patches" and found.title.endswith("mm: step 5")
-    assert found.commit == ("0005.patch" if mailbox else names[4])
+    assert found.commit == ("0005.patch" if mailbox else files[4].name)
     assert found.proof is not None and found.proof.confirmed
-    assert main.run(["bisect", "log"]) == 0
-    assert all(line.startswith("#") for line in capsys.readouterr().out.splitlines())
+    assert bisector.run("log") == 0
+    assert all(line.startswith("#") for line in bisector.printed.splitlines())
+
+
+def searched_from(bisector: Bisector, base: str, *words: str) -> Answer:
+    """The answer of a search whose new end follows from the old one."""
+    more = ["--good", base, "--tree", str(bisector.tree), "-w", bisector.workload, "--json"]
+    assert bisector.run(*words, *more) == 0, bisector.said
+    return msgspec.json.decode(bisector.printed, type=Answer)
 
 
 def test_options_change_one_after_the_other(tmp_path: Path) -> None:
@@ -279,15 +265,8 @@ def test_options_change_one_after_the_other(tmp_path: Path) -> None:
         commit_range.options(tmp_path / "a", tmp_path / "b", "v6.12", None)
 
 
-def test_the_option_that_did_it_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own_folders(monkeypatch, tmp_path)
-    guests = Guests()
-    for (where, name), what in fakebisect.replacements(tmp_path / "fake", guests).items():
-        monkeypatch.setattr(where, name, what)
-    tree = tmp_path / "linux"
-    base = start(tree)
+def test_the_option_that_did_it_is_found(bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guests, base = bisector.guests, start(bisector.tree)
     plain, one_at_a_time = guests.measure, threading.Lock()
 
     def measure(guest: Any, running: Any) -> Any:
@@ -298,7 +277,5 @@ def test_the_option_that_did_it_is_found(
     monkeypatch.setattr(runs, "measure", measure)
     (tmp_path / "a").write_text("thp=never\n")
     (tmp_path / "b").write_text("sysctl.vm.a=1\nthp=always\nsysctl.vm.b=1\nhugepages=4\n")
-    words = ["--options", str(tmp_path / "a"), str(tmp_path / "b"), "--good", base, "--tree", str(tree)]
-    assert main.run(["bisect", *words, "-w", write_workload(tmp_path / "mine"), "--json"]) == 0
-    answer = msgspec.json.decode(capsys.readouterr().out, type=Answer)
+    answer = searched_from(bisector, base, "--options", str(tmp_path / "a"), str(tmp_path / "b"))
     assert [one.commit for one in answer.changes] == ["thp"]

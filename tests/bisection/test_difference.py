@@ -7,22 +7,20 @@ import pytest
 from lab.bisection.answer import Answer, Function
 from lab.bisection.journal import Event, Journal
 from lab.bisection.proof import Prover
-from lab.cli import main
 from lab.compare import result_folders
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.report import wording
 
 from ..fakes import mixes
-from ..fakes.bisector import Bisector, make
+from ..fakes.bisector import Bisector
 from ..fakes.mixes import commit, text
 
 
 @pytest.fixture
-def bisector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisector:
-    made = make(tmp_path, monkeypatch, capsys)
+def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
     monkeypatch.setattr(KernelSpec, "obtain", mixes.obtain)
     monkeypatch.setattr(KernelSpec, "files_read", lambda *_, **__: set())
-    return made
+    return bisector
 
 
 NEUTRAL = {f"lib/file{number}.c": text("a", "b", "c") for number in range(6)}
@@ -57,16 +55,13 @@ def test_a_hunk_is_found_and_proved_both_ways(bisector: Bisector) -> None:
 def test_the_answer_is_shown_in_every_format(bisector: Bisector) -> None:
     ends = planted(bisector.tree, {"mm/slow.c": text("x", "cost 100")}, {"mm/slow.c": text("X", "cost 130")})
     by(bisector, "hunks", ends)
-    assert main.run(["report", "latest"]) == 0
-    shown = bisector.capsys.readouterr().out
+    shown = bisector.report()
     for part in ("14 hunks that the builds read differ", "100 % of the change", "in f1()", "cost 130", "other way"):
         assert part in shown, shown
-    for form in ("md", "html", "json", "mail"):
-        assert main.run(["report", "latest", "--format", form]) == 0
-        assert "mm/slow.c" in bisector.capsys.readouterr().out
-    assert main.run(["report", "latest", "--format", "mail"]) == 0
-    mail = bisector.capsys.readouterr().out
-    assert f"{ends[0][:12]}..{ends[1][:12]}" in mail and "+       cost 130" in mail
+    for form in ("md", "html", "json"):
+        assert "mm/slow.c" in bisector.report(form)
+    mail = bisector.report("mail")
+    assert "mm/slow.c" in mail and f"{ends[0][:12]}..{ends[1][:12]}" in mail and "+       cost 130" in mail
     assert bisector.run("status") == 0 and "finished" in bisector.printed
     assert bisector.run("log") == 0 and bisector.printed.startswith("# lab bisect --old")
 
@@ -116,8 +111,7 @@ def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisecto
     assert found.proof.confirmed and found.proof.applied_more == 1 and found.proof.applied is not None
     assert found.proof.applied.ratio == pytest.approx(100 / 130)
     for form in ("text", "md", "html", "mail"):
-        assert main.run(["report", "latest", "--format", form]) == 0
-        assert "and 1 more hunk that they need" in " ".join(bisector.capsys.readouterr().out.split())
+        assert "and 1 more hunk that they need" in " ".join(bisector.report(form).split())
 
 
 def test_the_older_end_gets_the_needed_hunks_of_the_same_file_alone(bisector: Bisector) -> None:

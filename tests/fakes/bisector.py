@@ -48,6 +48,11 @@ class Bisector:
         assert status == (0 if answer.named else 5)
         return answer
 
+    def report(self, kind: str = "text") -> str:
+        """What `lab report` shows of the last search."""
+        assert main.run(["report", "latest", "--format", kind]) == 0
+        return self.capsys.readouterr().out
+
     def resumed(self) -> Answer:
         """The answer of the last search, which goes on."""
         assert self.run("resume", "--json") == 0
