@@ -1,14 +1,14 @@
 """The search among files and hunks, on differences with planted hunks: what is asked, and what is found."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import pytest
 from msgspec.structs import replace
 
 from lab.bisection import suspects
-from lab.bisection.difference_search import Found, Mix, Pending, Result, Search, mix_name
+from lab.bisection.difference_search import Found, Mix, Outcome, Pending, Result, Search, minimal, mix_name
 from lab.bisection.hunks import Difference, Hunk
 
 
@@ -36,8 +36,8 @@ class Kernels:
     difference: Difference
     effects: Mapping[Mix, float]
     needs: Mapping[int, tuple[int, str]] = field(default_factory=dict)
-    refuses: frozenset[int] = frozenset()
-    breaks: frozenset[int] = frozenset()
+    refuses: Set[int] = frozenset()
+    breaks: Set[int] = frozenset()
     builds: int = 0
     failed: int = 0
 
@@ -243,13 +243,19 @@ def behind_a_header(files: int) -> Difference:
     return difference(hunks, {"pipe_write": 0.8})
 
 
-def test_a_hunk_behind_a_header_is_found_with_it() -> None:
+@pytest.mark.parametrize(
+    ("share", "refuses", "breaks", "most"),
+    [(1.0, set(), set(), 12), (0.8, {201}, set(), 96), (0.8, {201}, {60}, 96)],
+    ids=["all of it builds", "a hunk of its file never builds", "a hunk elsewhere breaks another file"],
+)
+def test_a_hunk_behind_a_header_is_found_with_it(share: float, refuses: Set[int], breaks: Set[int], most: int) -> None:
+    """Types that changed elsewhere: what never builds is left out, what breaks others taken back, the header stays."""
     made = behind_a_header(100)
-    guilty, header = 200, 202
-    kernels = Kernels(made, {frozenset([guilty]): 1.0}, needs={guilty: (header, "spare_page")})
-    found = kernels.search()
-    assert [set(part.mix) for part in found.parts] == [{guilty, header}]
-    assert kernels.builds <= 12
+    made.hunks[60] = hunk("kernel/sysctl.c", 5, "int elsewhere(long *value)", "int elsewhere(int *value)")
+    kernels = Kernels(made, {frozenset([200]): share}, needs={200: (202, "spare_page")}, refuses=refuses, breaks=breaks)
+    (part,) = kernels.search().parts
+    assert set(part.mix) == {200, 202} and part.share == pytest.approx(share)
+    assert kernels.builds <= most
 
 
 @pytest.mark.parametrize("count", [4, 12])
@@ -263,29 +269,6 @@ def test_hunks_that_were_never_left_out_alone_are_said(count: int) -> None:
     assert found.tried == (count == 4)
 
 
-def test_a_hunk_that_cannot_be_built_is_left_out() -> None:
-    """As with one whose types changed elsewhere: the rest of its file shows the change."""
-    made = behind_a_header(100)
-    kernels = Kernels(made, {frozenset([200]): 0.8}, needs={200: (202, "spare_page")}, refuses=frozenset([201]))
-    (part,) = kernels.search().parts
-    assert set(part.mix) == {200, 202} and part.share == pytest.approx(0.8)
-
-
-def test_what_breaks_other_files_is_taken_back_and_the_header_stays() -> None:
-    """A header is needed; then a type that changed elsewhere, which nothing else can go without."""
-    made = behind_a_header(100)
-    made.hunks[60] = hunk("kernel/sysctl.c", 5, "int elsewhere(long *value)", "int elsewhere(int *value)")
-    kernels = Kernels(
-        made,
-        {frozenset([200]): 0.8},
-        needs={200: (202, "spare_page")},
-        refuses=frozenset([201]),
-        breaks=frozenset([60]),
-    )
-    (part,) = kernels.search().parts
-    assert set(part.mix) == {200, 202} and part.share == pytest.approx(0.8)
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_planted_hunks_are_found_among_neutral_ones(seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311
@@ -295,3 +278,39 @@ def test_planted_hunks_are_found_among_neutral_ones(seed: int) -> None:
     found = Kernels(difference(hunks), effects).search()
     assert sorted(number for part in found.parts for number in part.mix) == sorted(guilty)
     assert sum(part.share for part in found.parts) == pytest.approx(1)
+
+
+# ---- delta debugging: what is left is minimal, whatever is undecided on the way
+
+
+@pytest.mark.parametrize("wanted", [{0}, {63}, {17}, {3, 40}, {5, 6, 7, 60}])
+def test_what_carries_is_found_among_many(wanted: set[int]) -> None:
+    asked: list[set[int]] = []
+
+    def test(part: Sequence[int], left: int) -> Outcome:
+        assert left >= 1
+        asked.append(set(part))
+        return Outcome.CARRIES if wanted <= set(part) else Outcome.LACKS
+
+    assert set(minimal(range(64), test)) == wanted
+    assert len(asked) <= (12 if len(wanted) == 1 else 60)
+    asked.clear()
+    assert set(minimal(range(64), test, likely=wanted)) == wanted and asked[0] == wanted
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_element_can_be_left_out_though_much_is_undecided(seed: int) -> None:
+    """Some elements build only with another one."""
+    draw = random.Random(seed)  # noqa: S311
+    wanted = set(draw.sample(range(24), draw.randint(1, 4)))
+    needs = {element: draw.randrange(24) for element in draw.sample(range(24), 5)}
+
+    def decide(part: set[int]) -> Outcome:
+        if any(element in part and other not in part for element, other in needs.items()):
+            return Outcome.UNDECIDED
+        return Outcome.CARRIES if wanted <= part else Outcome.LACKS
+
+    found = set(minimal(range(24), lambda part, left: decide(set(part))))
+    assert decide(found) is Outcome.CARRIES
+    for element in found:
+        assert len(found) == 1 or decide(found - {element}) is not Outcome.CARRIES

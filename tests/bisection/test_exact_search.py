@@ -68,13 +68,6 @@ def whole_search(
 # ---- a line
 
 
-@pytest.mark.parametrize("culprit", [*range(0, 1024, 93), 1023])
-def test_a_thousand_commits_take_ten_measurements(culprit: int) -> None:
-    done = whole_search(line(1024), lambda c: float(c >= culprit))
-    assert [change.suspects for change in done.changes] == [(culprit,)]
-    assert len(done.measured) == 10
-
-
 @pytest.mark.parametrize(("length", "tries"), [(10, 10), (30, 16), (100, 23), (300, 27)])
 def test_a_culprit_in_a_broken_stretch_costs_a_bounded_number_of_tries(length: int, tries: int) -> None:
     for start in range(1, 1023 - length, 49):
@@ -194,7 +187,7 @@ def test_what_is_next_either_way_is_foretold() -> None:
 # ---- several at once
 
 
-@pytest.mark.parametrize(("size", "count", "most"), [(64, 1, 6), (64, 2, 4), (64, 3, 3), (1024, 3, 5), (1024, 7, 4)])
+@pytest.mark.parametrize(("size", "count", "most"), [(1024, 1, 10), (64, 2, 4), (64, 3, 3), (1024, 3, 5), (1024, 7, 4)])
 def test_k_commits_at_once_need_the_logarithm_to_base_k_plus_one(size: int, count: int, most: int) -> None:
     assert most == math.ceil(math.log(size, count + 1) - 1e-9)
     for culprit in range(0, size, max(1, size // 128)):

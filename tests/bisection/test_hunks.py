@@ -58,6 +58,9 @@ def test_no_hunk_is_the_new_file_and_all_are_the_old_one(tmp_path: Path, seed: i
     before, after = old.get("a.c"), new.get("a.c")
     assert hunks.mixed(before, after, [(hunk, False) for hunk in found]) == after
     assert hunks.mixed(before, after, [(hunk, True) for hunk in found]) == (before if found else after)
+    some = [(hunk, draw.random() < 0.5) for hunk in found]
+    turned = [(hunk.turned, not taken) for hunk, taken in some]
+    assert hunks.mixed(before, after, some) == hunks.mixed(after, before, turned), "a turned hunk leads back"
 
 
 def test_one_hunk_of_three_is_taken_alone(tmp_path: Path) -> None:
@@ -84,17 +87,6 @@ def test_the_function_of_a_hunk_behind_a_label(tmp_path: Path) -> None:
     head = b"int outer(void)\n{\n\tint value;\nretry:\n" + b"\tsame();\n" * 9
     _, _, found = _committed(tmp_path / "git", {"a.c": head + b"\told();\n}\n"}, {"a.c": head + b"\tnew();\n}\n"})
     assert [hunk.functions for hunk in found] == [{"outer"}]
-
-
-def test_a_turned_hunk_leads_back(tmp_path: Path) -> None:
-    lines = [b"%d\n" % number for number in range(30)]
-    after = [*lines]
-    after[5:6], after[20:20] = [b"five\n"], [b"more\n"]
-    old, new, found = _committed(tmp_path / "git", {"a.c": b"".join(lines)}, {"a.c": b"".join(after)})
-    for taken in range(2):
-        with_old = hunks.mixed(old["a.c"], new["a.c"], [(hunk, at == taken) for at, hunk in enumerate(found)])
-        back = hunks.mixed(new["a.c"], old["a.c"], [(hunk.turned, at != taken) for at, hunk in enumerate(found)])
-        assert with_old == back != old["a.c"]
 
 
 def test_new_gone_and_binary_files_are_taken_whole(tmp_path: Path) -> None:
