@@ -30,25 +30,20 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "tests.fakes.bisection", "bisect", "step", *words]
+LAB = (sys.executable, "-m", "tests.fakes.bisection", "bisect")
 
 
-def run(tree: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """One step in a checkout."""
+def called(tree: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command in a checkout, from which the lab with fakes can be called."""
     return subprocess.run(
-        command(*words), cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP), **env}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+        argv, cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP), **env}, capture_output=True, text=True, check=False
+    )
 
 
 def bisect_run(tree: Path, old: str, new: str, recipe: Path, *start: str) -> str:
     """`git bisect run lab bisect step`; what git says."""
     git(tree, "bisect", "start", *start, new, old)
-    done = subprocess.run(
-        ["git", "bisect", "run", *command("--recipe", str(recipe))],
-        cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = called(tree, "git", "bisect", "run", *LAB, "step", "--recipe", str(recipe))
     return done.stdout + done.stderr
 
 
@@ -59,11 +54,8 @@ def test_git_bisect_run_and_lab_bisect_give_the_same_answer(tmp_path: Path, reci
     fates: list[float | str] = [100.0] * culprit + [60.0] * (10 - culprit)
     fates[2 if culprit > 4 else 6] = "build"
     commits = line(tree, fates)
-    searched = subprocess.run(
-        [*command()[:-1], "--recipe", str(recipe), "--tree", str(tree), "--good", commits[0], "--bad", commits[-1],
-         "--json"],
-        cwd=tree, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = ("--recipe", str(recipe), "--tree", str(tree), "--good", commits[0], "--bad", commits[-1], "--json")
+    searched = called(tree, *LAB, *words)
     assert searched.returncode == 0, searched.stderr
     answer = msgspec.json.decode(searched.stdout, type=Answer)
     assert answer.outcome == "found" and culprits(answer) == [commits[culprit]]
@@ -83,31 +75,24 @@ def test_statuses_of_a_step(tmp_path: Path, recipe: Path) -> None:
     statuses = []
     for one in commits:
         git(tree, "checkout", "-q", one)
-        done = run(tree, "--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1])
+        done = called(tree, *LAB, "step", "--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1])
         statuses.append(done.returncode)
         assert len(done.stdout.splitlines()) == 1, done.stderr
     assert statuses == [0, 0, 125, 125, 125, 1, 0, 1]
 
 
-def test_a_step_measures_nothing_twice(tmp_path: Path, recipe: Path) -> None:
-    tree = tmp_path / "linux"
-    commits = line(tree, [100.0, 100.0, 60.0])
-    git(tree, "checkout", "-q", commits[1])
-    words = ("--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1])
-    ran = tmp_path / "ran"
-    assert run(tree, *words, FAKE_RUNS=str(ran)).returncode == 0
-    first = ran.read_text()
-    assert run(tree, *words, FAKE_RUNS=str(ran)).returncode == 0
-    assert ran.read_text() == first
-
-
-def test_uncommitted_work_is_neither_measured_nor_touched(tmp_path: Path, recipe: Path) -> None:
-    tree = tmp_path / "linux"
+def test_a_step_measures_nothing_twice_and_neither_measures_nor_touches_uncommitted_work(
+    tmp_path: Path, recipe: Path
+) -> None:
+    tree, ran = tmp_path / "linux", tmp_path / "ran"
     commits = line(tree, [100.0, 100.0, 60.0])
     git(tree, "checkout", "-q", commits[1])
     (tree / "fate").write_text("60.0")
-    assert run(tree, "--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1]).returncode == 0
-    assert (tree / "fate").read_text() == "60.0"
+    words = ("--recipe", str(recipe), "--good", commits[0], "--bad", commits[-1])
+    assert called(tree, *LAB, "step", *words, FAKE_RUNS=str(ran)).returncode == 0
+    first = ran.read_text()
+    assert called(tree, *LAB, "step", *words, FAKE_RUNS=str(ran)).returncode == 0
+    assert ran.read_text() == first and (tree / "fate").read_text() == "60.0"
 
 
 def test_misuse_and_trouble_stop_git_bisect_and_say_nothing_of_the_commit(tmp_path: Path, recipe: Path) -> None:
@@ -125,7 +110,7 @@ def test_misuse_and_trouble_stop_git_bisect_and_say_nothing_of_the_commit(tmp_pa
         ("--recipe", str(recipe), *ends),
         ("extra", "words"),
     ):
-        done = run(tree, *words)
+        done = called(tree, *LAB, "step", *words)
         assert done.returncode == 128, (words, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr and done.stderr
 

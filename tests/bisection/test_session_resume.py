@@ -14,7 +14,7 @@ import pytest
 
 from lab.compare import result_folders
 
-from ..fakes.bisection import Dice, dice, line, wobbly
+from ..fakes.bisection import dice, line, wobbly
 from ..fakes.bisector import Bisector, culprits
 from ..fakes.guest import QEMU
 from ..fakes.kernel import git
@@ -87,11 +87,9 @@ def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pyte
 # ---- kill -9
 
 
-def _killed_and_resumed(
-    words: list[str], folder: Path, notes: Path, draw: Dice, kills: int, build_s: float = 0.01
-) -> dict[str, Any]:
+def _killed_and_resumed(words: list[str], folder: Path, notes: Path, kills: int, build_s: float) -> dict[str, Any]:
     """Start, kill that many times at any instant, each time go on; at last let it end, and give its answer."""
-    command = [sys.executable, "-m", "tests.fakes.bisection", "bisect"]
+    command, draw = [sys.executable, "-m", "tests.fakes.bisection", "bisect"], dice("kill")
     env = {
         **os.environ, "PYTHONPATH": str(TOP), "FAKE_RUNS": str(notes), "FAKE_BUILDS": str(notes),
         "FAKE_RUN_S": "0.01", "FAKE_BUILD_S": str(build_s),
@@ -141,7 +139,7 @@ def test_killed_at_any_instants_it_gives_the_same_answer(
         "--good", commits[0], "--bad", commits[-1], "--tree", str(bisector.tree), "-w", bisector.workload,
         "--result", str(folder),
     ]  # fmt: skip
-    found = _killed_and_resumed(words, folder, notes, dice("kill"), kills, build_s)
+    found = _killed_and_resumed(words, folder, notes, kills, build_s)
     for key in ("outcome", "reason"):
         assert found[key] == getattr(expected, key)
     assert [one["commit"] for one in found["changes"]] == [one.commit for one in expected.changes]
