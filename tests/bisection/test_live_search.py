@@ -92,20 +92,6 @@ def test_commits_that_cannot_be_the_culprit_are_not_built_for_it() -> None:
     assert len({image.commit for image in world.built}) <= 4
 
 
-def test_stopping_gives_the_range_so_far() -> None:
-    live = LiveSearch(64, costs=COSTS)
-    world = World(quiet(), (1, 8))
-    drive(live, world, stop_after=36)
-    done = live.conclude("the budget of 20 min is used up")
-    assert done.outcome is SearchOutcome.UNDECIDED
-    assert world.culprit in done.suspects
-    assert 1 < len(done.suspects) < 64
-    assert done.probability >= 0.95
-    assert live.next() == done
-    early = LiveSearch(64, costs=COSTS).conclude("stopped")
-    assert (early.outcome, early.suspects) == (SearchOutcome.UNDECIDED, ())
-
-
 def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
     world = World(quiet(effect=4.0), (1, 10))
     live = LiveSearch(64, costs=COSTS)

@@ -99,10 +99,6 @@ def _content(tree: str, tree_id: str) -> tuple[str, str]:
     return repo.git("show", f"{tree_id}:fate"), repo.git("ls-tree", "-r", tree_id, "--", "mm", "fate")
 
 
-def fate_of(source: TreeSource) -> str:
-    return _content(source.tree, source.tree_id)[0]
-
-
 def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
     """The kernel of a commit: a file that holds its fate. Trees that differ in `docs` alone give the same one."""
     assert isinstance(spec.source, TreeSource)
