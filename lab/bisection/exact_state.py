@@ -26,6 +26,7 @@ from lab.bisection.search_state import Remaining, SearchState
 from lab.compare import beliefs
 from lab.core.errors import GuestFailure
 from lab.core.git import short
+from lab.core.text import plural
 from lab.guests import costs
 from lab.stats import evidence, verdict, whole
 from lab.stats.verdict import Comparison, Metric, Outcome, percent
@@ -69,7 +70,6 @@ class ExactState(SearchState):
 
     @property
     def ends_whole(self) -> Whole | None:
-        """The whole cost at the ends."""
         return self._weighed_ends[1]
 
     @cached_property
@@ -110,12 +110,10 @@ class ExactState(SearchState):
         compared = _believed(compared, base, test)
         if costs.beside(self.metric.name) is None:
             return compared, None
-        parts = []
-        for metric in costs.WHOLE_METRICS:
-            pairs = paired(base.whole.get(metric.name, []), test.whole.get(metric.name, []))
-            parts.append(
-                verdict.compare_metric(metric, *pairs, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True)
-            )
+        parts = (
+            self._compared(metric, base.whole.get(metric.name, []), test.whole.get(metric.name, []))
+            for metric in costs.WHOLE_METRICS
+        )
         return whole.weigh(
             compared, *parts,
             threshold=threshold or self.plan.threshold, alpha=self.plan.alpha, chosen=self.plan.metric is not None,
@@ -123,7 +121,6 @@ class ExactState(SearchState):
 
     @property
     def ends_instructions(self) -> Comparison | None:
-        """The instructions of the new end."""
         return self.instructions(self.readings[self.history.new.id])
 
     def instructions(self, reading: Reading, base: Reading | None = None) -> Comparison | None:
@@ -132,8 +129,7 @@ class ExactState(SearchState):
         metric = next((metric for metric in costs.METRICS if metric.name == name), None)
         if metric is None or not base.instructions or not reading.instructions:
             return None
-        counts = paired(base.instructions, reading.instructions)
-        return verdict.compare_metric(metric, *counts, threshold=self.plan.threshold, alpha=self.plan.alpha, exact=True)
+        return self._compared(metric, base.instructions, reading.instructions)
 
     @property
     def differ(self) -> bool:
@@ -144,13 +140,13 @@ class ExactState(SearchState):
         """The verdict on two readings, with the plan's threshold unless another is given."""
         # The search asks only whether they differ, so a metric without a better side gets one.
         metric = self.metric if self.metric.better != "neither" else replace(self.metric, better="higher")
-        return verdict.compare_metric(
-            metric,
-            *paired(base.values, test.values),
-            threshold=self.plan.threshold if threshold is None else threshold,
-            alpha=self.plan.alpha,
-            exact=True,
-        )
+        return self._compared(metric, base.values, test.values, threshold)
+
+    def _compared(
+        self, metric: Metric, base: list[float], test: list[float], threshold: float | None = None
+    ) -> Comparison:
+        limit = self.plan.threshold if threshold is None else threshold
+        return verdict.compare_metric(metric, *paired(base, test), threshold=limit, alpha=self.plan.alpha, exact=True)
 
     @cached_property
     def band(self) -> float:
@@ -201,7 +197,6 @@ class ExactState(SearchState):
 
     @cached_property
     def changes(self) -> list[Change]:
-        """The changes that the readings show."""
         return exact_search.changes(self.history.graph(), self.known)
 
     def next(self) -> int | None:
@@ -240,7 +235,6 @@ class ExactState(SearchState):
 
     @property
     def tried(self) -> list[str]:
-        """The measured and the untestable commits."""
         return self.between(list(self.readings))
 
     def reading(self, commit: str) -> Reading:
@@ -249,7 +243,6 @@ class ExactState(SearchState):
         return replace(reading, why=reading.why or self._levels.skipped.get(self.history.number(commit), ""))
 
     def likeness(self, commit: str) -> str:
-        """A commit's level in words."""
         old, new = self.plan.terms
         number = self.history.number(commit)
         if number in self.known.skipped:
@@ -274,7 +267,6 @@ class ExactState(SearchState):
         return self.plan.terms[level] if level == 0 or (level == 1 and self.differ) else "skip"
 
     def describe_ends(self) -> list[str]:
-        """A line for each end."""
         ends = zip(self.history.ends, self.plan.terms, strict=True)
         return [f'{end.name}  the {term} end  "{end.title}"' for end, term in ends]
 
@@ -295,7 +287,6 @@ class ExactState(SearchState):
         return percent(self.ratio(reading)) if self.readings[self.history.old.id].values else ""
 
     def describe_changes(self) -> list[str]:
-        """A line for each change."""
         kind = self.history.kind
         return [
             f"change among {change.candidates} {kind}, {change.first} to {change.last}"
@@ -305,7 +296,6 @@ class ExactState(SearchState):
         ]
 
     def open_changes(self) -> list[OpenRange]:
-        """The suspects of each change."""
         ranges = [[self.history[number].name for number in change.suspects] for change in self.changes]
         return [OpenRange(candidates=len(names), first=names[0], last=names[-1]) for names in ranges]
 
@@ -364,12 +354,8 @@ class ExactState(SearchState):
             return "no culprit", f"the ends are alike ({alike}){measured}"
         if ranges := sum(not change.is_single for change in culprits):
             left = "the commits left cannot be tested, or lie between such"
-            return "range", f"{_changes(ranges)} cannot be narrowed down: {left}"
-        return "found", _changes(len(culprits))
-
-
-def _changes(count: int) -> str:
-    return f"{count} change{'s' * (count != 1)}"
+            return "range", f"{plural(ranges, 'change')} cannot be narrowed down: {left}"
+        return "found", plural(len(culprits), "change")
 
 
 def _believed(compared: Comparison, base: Reading, test: Reading) -> Comparison:
@@ -446,22 +432,13 @@ def level_of(values: Sequence[float], levels: Sequence[Sequence[float]], half_wi
     order = sorted(range(len(levels)), key=lambda level: far[level].size)
     nearest = far[order[0]]
     if nearest.size <= half_width:
-        return _alike(order, far)
+        if len(order) > 1 and far[order[1]].size < 2 * nearest.size:
+            return Level(None, why="as near to one level as to another")
+        return Level(order[0])
     if nearest.size - nearest.error > half_width:
         return Level(None, new=True)
     # Beyond the band, but perhaps not really. Clear all the same if everything else is much further away.
     if len(order) > 1 and far[order[1]].size - far[order[1]].error > 3 * (nearest.size + nearest.error):
         return Level(order[0])
-    return Level(None, why=f"the seeds disagree: {_spread(nearest)} from the nearest level")
-
-
-def _alike(order: Sequence[int], far: Sequence[Distance]) -> Level:
-    """The nearest level, unless the next one is hardly further."""
-    first = far[order[0]]
-    if len(order) > 1 and far[order[1]].size < 2 * first.size:
-        return Level(None, why="as near to one level as to another")
-    return Level(order[0])
-
-
-def _spread(distance: Distance) -> str:
-    return f"{100 * math.expm1(distance.mean):+.1f} % ± {100 * distance.error:.1f}"
+    spread = f"{100 * math.expm1(nearest.mean):+.1f} % ± {100 * nearest.error:.1f}"
+    return Level(None, why=f"the seeds disagree: {spread} from the nearest level")
