@@ -31,7 +31,6 @@ from lab.stats.posterior import (
     Belief,
     Drift,
     Image,
-    OwnLevel,
     Reading,
     believe,
     known_levels,
@@ -70,8 +69,7 @@ class StoppingRules:
     end_blocks, confirm_blocks: the most pairs of boots of the ends and of the neighbours.
     side_boots: the fewest boots of each neighbour.
     max_boots: the number of boots after which the search gives up.
-    levels: the sizes of the images' own levels.
-    layouts_sd: the same by an A/A of builds, in logs; None without one.
+    layouts_sd: the sd of the images' own levels by an A/A of builds, in logs; None without one.
     layouts: whether commits can be built with another layout.
     """
 
@@ -85,10 +83,8 @@ class StoppingRules:
     side_boots: int = 2
     max_boots: int = 3000
     drifts: tuple[Drift, ...] = DRIFTS
-    levels: tuple[OwnLevel, ...] = LEVELS
     layouts_sd: float | None = None
     layouts: bool = True
-    robust: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,8 +300,8 @@ class LiveSearch:
         if self._belief is None:
             change, rules = self.ends.moments.mean, self.rules
             sign = 1 if change > 0 else -1
-            levels = rules.levels if rules.layouts_sd is None else known_levels(rules.layouts_sd / abs(change))
-            self._belief = believe(self._prior, self.readings, sign, rules.drifts, levels, robust=rules.robust)
+            levels = LEVELS if rules.layouts_sd is None else known_levels(rules.layouts_sd / abs(change))
+            self._belief = believe(self._prior, self.readings, sign, rules.drifts, levels)
         return self._belief
 
     def outlook(self) -> Outlook:
@@ -345,7 +341,8 @@ class LiveSearch:
         if differ is None:
             return NextBoots(phase=Phase.ENDS, commit=self.last, boots=self.ends.order(self._chance))
         if not differ:
-            return self._no_culprit()
+            reason = f"the ends do not differ after {len(self.ends.x)} boots of each"
+            return self.without_culprit(SearchOutcome.NO_CULPRIT, reason)
         if self.confirming:
             step = self._confirm(self.confirming)
             if step:
@@ -422,17 +419,13 @@ class LiveSearch:
 
     # ---- the answers
 
-    def _no_culprit(self) -> Result:
-        blocks = len(self.ends.x)
+    def without_culprit(self, outcome: SearchOutcome, reason: str) -> Result:
+        """An answer that names no commit, with the difference between the ends."""
+        effect = self.ends.effect(self.rules.alpha) if self.ends.x else Estimate(0.0, None)
         return Result(
-            outcome=SearchOutcome.NO_CULPRIT,
-            reason=f"the ends do not differ after {blocks} boots of each",
-            last_good=0,
-            first_bad=self.last,
-            suspects=(),
-            probability=0.0,
-            effect=self.ends.effect(self.rules.alpha),
-        )
+            outcome=outcome, reason=reason, last_good=0, first_bad=self.last, suspects=(), probability=0.0,
+            effect=effect,
+        )  # fmt: skip
 
     def _found(self, outcome: SearchOutcome, reason: str, comparison: PairedComparison | None = None) -> Result:
         belief = self.belief
@@ -445,12 +438,7 @@ class LiveSearch:
     def _as_far_as_it_goes(self, reason: str) -> Result:
         """The shortest run of gaps that holds the culprit with the requested confidence."""
         if not self.differ():
-            blocks = len(self.ends.x)
-            effect = self.ends.effect(self.rules.alpha) if blocks else Estimate(0.0, None)
-            return Result(
-                outcome=SearchOutcome.UNDECIDED, reason=f"{reason}; the ends were not yet told apart", last_good=0,
-                first_bad=self.last, suspects=(), probability=0.0, effect=effect,
-            )  # fmt: skip
+            return self.without_culprit(SearchOutcome.UNDECIDED, f"{reason}; the ends were not yet told apart")
         belief = self.belief
         low, high = shortest(belief.mass, belief.measured, self.rules.confidence)
         return self._answer(SearchOutcome.UNDECIDED, reason, low, high, Estimate(belief.delta, None))

@@ -26,7 +26,6 @@ from lab.bisection.plan import BisectPlan
 from lab.bisection.search_state import Remaining, SearchState
 from lab.stats import verdict
 from lab.stats.defaults import ALPHA
-from lab.stats.evidence import Estimate
 from lab.stats.posterior import Image
 from lab.stats.posterior import Reading as Point
 from lab.stats.verdict import Comparison, Metric, percent
@@ -68,7 +67,6 @@ class LiveState(SearchState):
         return self.history[number + OLD]
 
     def name(self, number: int) -> str:
-        """The id of that candidate."""
         return self.candidate(number).id
 
     def next(self) -> NextBoots | Result:
@@ -77,11 +75,11 @@ class LiveState(SearchState):
         self.search.costs = self.costs
         step = self.search.next()
         if isinstance(step, NextBoots) and step.phase is not Phase.ENDS and self._is_better:
-            return self._wrong_way()
+            reason = self.improved(math.exp(self.search.ends.moments.mean))
+            return self.search.without_culprit(SearchOutcome.NO_CULPRIT, reason)
         return step
 
     def take(self, event: Event) -> None:
-        """Take an event of the journal."""
         self.next()
         match event:
             case BuiltKernel():
@@ -126,18 +124,6 @@ class LiveState(SearchState):
             return False
         return (self.search.ends.moments.mean > 0) == (self.metric.better == "higher")
 
-    def _wrong_way(self) -> Result:
-        effect = self.search.ends.effect(self.search.rules.alpha)
-        return Result(
-            outcome=SearchOutcome.NO_CULPRIT,
-            reason=self.improved(math.exp(effect.value)),
-            last_good=0,
-            first_bad=self.search.last,
-            suspects=(),
-            probability=0.0,
-            effect=Estimate(effect.value, effect.interval),
-        )
-
     # ---- for status, log and answer
 
     @property
@@ -166,16 +152,13 @@ class LiveState(SearchState):
 
     @property
     def threshold(self) -> float:
-        """The plan's own."""
         return self.plan.threshold
 
     @property
     def tried(self) -> list[str]:
-        """The commits that were built, or could not be."""
         return self.between(list(dict.fromkeys([*self.kernels, *self.skipped])))
 
     def reading(self, commit: str) -> Reading:
-        """All boots of a commit, and its build."""
         boots = [boot for boot in self.boots if boot.commit == commit]
         reading = self.skipped.get(commit) or Reading(commit=commit, values=[boot.value for boot in boots])
         if built := self.kernels.get(commit):
@@ -212,7 +195,6 @@ class LiveState(SearchState):
         return [f"ends: {new} against {old} {percent(math.exp(ends.moments.mean))}, {len(ends.x)} pairs{state}{known}"]
 
     def describe(self, commit: str) -> str:
-        """A commit's likeness and its number of boots."""
         reading = self.reading(commit)
         if reading.untestable:
             return reading.failure
@@ -235,7 +217,6 @@ class LiveState(SearchState):
         return [OpenRange(candidates=high - low, first=self.candidate(low + 1).name, last=self.candidate(high).name)]
 
     def suspicions(self) -> list[Suspicion]:
-        """All places of the culprit, likeliest first."""
         return [
             Suspicion(after=self.name(low), up_to=self.name(high), commits=high - low, probability=round(chance, 6))
             for low, high, chance in self.search.outlook().gaps
@@ -297,7 +278,6 @@ class LiveState(SearchState):
         return "found", reason
 
     def posterior(self) -> Posterior:
-        """The end of the search, as a document."""
         result = self.conclude("")
         return Posterior(
             outcome=result.outcome,
@@ -312,7 +292,6 @@ class LiveState(SearchState):
 
 
 def rules_of(plan: BisectPlan) -> StoppingRules:
-    """The stopping rules of a plan."""
     confidence = 1 - plan.alpha
     return StoppingRules(
         confidence=confidence,
