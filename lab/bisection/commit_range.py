@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from lab.core.process import CommandFailed
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 from lab.core.text import plural
-from lab.kernels import archives, spec, trees
+from lab.kernels import archives, trees
 from lab.kernels import patches as mailed
 from lab.kernels import spec as kernel_spec
 from lab.kernels.build import TreeSource
@@ -69,18 +69,17 @@ class History(Record, frozen=True, kw_only=True):
 
     @property
     def new(self) -> Candidate:
-        """The new end."""
         return self.candidates[-1]
 
     @property
     def ends(self) -> tuple[Candidate, Candidate]:
-        """The old end and the new one."""
         return self.old, self.new
 
     def graph(self) -> Graph:
-        """The candidates as numbers, for the search."""
+        """The candidates as numbers, for the search; OLD stands for parents outside the range, and for none."""
         number = {candidate.id: i for i, candidate in enumerate(self.candidates)}
-        return Graph(tuple(_parents(candidate, number) for candidate in self.candidates))
+        each = (dict.fromkeys(number.get(parent, OLD) for parent in one.parents) for one in self.candidates)
+        return Graph(tuple(tuple(parents) or (OLD,) for parents in each))
 
     def __getitem__(self, number: int) -> Candidate:
         """A candidate by its number in the graph; OLD is the old end."""
@@ -96,19 +95,9 @@ class History(Record, frozen=True, kw_only=True):
         """A candidate, or the old end, by its id."""
         return self[self.number(name)]
 
-    def resolve(self, number: int, layout: int = 0, *, progress: Progress = QUIET) -> KernelSpec:
-        """The kernel of a candidate, or one with another layout; `UserError` if it cannot have one."""
-        text = self[number].spec
-        return self.kernel(kernel_spec.with_layout(text, layout) if layout else text, progress)
-
-    def kernel(self, text: str, progress: Progress = QUIET) -> KernelSpec:
-        """The kernel of a spec, as a candidate has it."""
-        return resolve(text, self.tree, progress=progress)
-
-
-def _parents(candidate: Candidate, number: dict[str, int]) -> tuple[int, ...]:
-    """The numbers of the parents; OLD for a parent outside the range, and for a candidate without parents."""
-    return tuple(dict.fromkeys(number.get(parent, OLD) for parent in candidate.parents)) or (OLD,)
+    def kernel(self, text: str, layout: int = 0, *, progress: Progress = QUIET) -> KernelSpec:
+        """The kernel of a spec as a candidate has it, or one with another layout; `UserError` if it cannot have one."""
+        return resolve(kernel_spec.with_layout(text, layout) if layout else text, self.tree, progress=progress)
 
 
 def commits(old: KernelSpec, new: KernelSpec, *, first_parent: bool = False, limits: Sequence[str] = ()) -> History:
@@ -157,10 +146,12 @@ def _common_suffix(old: KernelSpec, new: KernelSpec) -> str:
 def suffix_of(text: str) -> str:
     """The patches, kconfig and settings that a spec adds to its revision, in one fixed order."""
     parsed = kernel_spec.parse(text)
-    kconfig = ",".join(f"{name}={value}" for name, value in sorted(parsed.kconfig))
-    settings = ",".join(f"{name}={value}" for name, value in sorted(parsed.settings))
-    patches = "".join(f"+{name}" for name in parsed.patches)
-    return patches + (f"%{kconfig}" if kconfig else "") + (f"@{settings}" if settings else "")
+    return "".join(f"+{name}" for name in parsed.patches) + _suffix(sorted(parsed.kconfig), sorted(parsed.settings))
+
+
+def _suffix(kconfig: Collection[tuple[str, str]], settings: Collection[tuple[str, str]]) -> str:
+    both = (("%", kconfig), ("@", settings))
+    return "".join(mark + ",".join(f"{name}={value}" for name, value in pairs) for mark, pairs in both if pairs)
 
 
 def _check_ends(tree: Tree, old: str, new: str) -> None:
@@ -283,7 +274,7 @@ def patches(series: Path, base: str, into: Path, tree: str | None) -> History:
     files = _of_folder(series) if series.is_dir() else _of_mailbox(series, into)
     if not files:
         raise UserError(f"{series} has no patches in it", hint=f"a folder of {', '.join(_PATCHES)}, or a mailbox")
-    revision, suffix = spec.split(base)
+    revision, suffix = kernel_spec.split(base)
     steps = [(base, base, base)]
     applied = revision
     for file, title in files:
@@ -323,8 +314,8 @@ def options(first: Path, last: Path, base: str, tree: str | None) -> History:
         asked.pop(name, None)
         if value is not None:
             asked[name] = value
-        steps.append((name, f"{name}: {before.get(name, 'unset')} -> {after.get(name, 'unset')}", ""))
-        steps[-1] = (*steps[-1][:2], _with_options(base, asked))
+        title = f"{name}: {before.get(name, 'unset')} -> {after.get(name, 'unset')}"
+        steps.append((name, title, _with_options(base, asked)))
     return _line("options", steps, tree)
 
 
@@ -347,15 +338,12 @@ def _options(path: Path) -> dict[str, str]:
 
 def _with_options(base: str, wanted: dict[str, str]) -> str:
     """A spec with more kconfig and settings; `UserError` if no spec may have them."""
-    parsed = spec.parse(base)
-    revision = spec.split(base)[0] if parsed.kind in ("rev", "worktree", "src") else f"{parsed.kind}:{parsed.body}"
+    parsed = kernel_spec.parse(base)
+    built = parsed.kind in ("rev", "worktree", "src")
+    revision = kernel_spec.split(base)[0] if built else f"{parsed.kind}:{parsed.body}"
     kconfig = dict(parsed.kconfig) | {k: v for k, v in wanted.items() if k.startswith("CONFIG_")}
     settings = dict(parsed.settings) | {k: v for k, v in wanted.items() if not k.startswith("CONFIG_")}
-    text = revision
-    for mark, pairs in (("%", kconfig), ("@", settings)):
-        text += mark + ",".join(f"{name}={value}" for name, value in pairs.items()) if pairs else ""
-    spec.parse(text)
-    return text
+    return kernel_spec.parse(revision + _suffix(kconfig.items(), settings.items())).text
 
 
 def _line(kind: Kind, steps: Sequence[tuple[str, str, str]], tree: str | None = None) -> History:

@@ -93,19 +93,17 @@ class Measurer:
         (self._series,) = ready.series
         self.environment = ready.environment
         self.bench = self._series.bench
-        self.machine: MachineType = self.bench.machine
+        self._needs = self.bench.workload.needs(self._series.cases)
         modelled = self.bench.modelled
         self.metric = FAILED if self.plan.run else metric_of(self.bench.workload, self.plan.metric, modelled=modelled)
 
     def obtain(self, spec: KernelSpec, work: Work | None = None) -> Kernel:
         """The kernel of a spec, built if need be."""
-        needs = self.bench.workload.needs(self._series.cases)
-        return spec.obtain(work or self.work, cc=self.plan.new.cc, needs=needs)
+        return spec.obtain(work or self.work, cc=self.plan.new.cc, needs=self._needs)
 
     def files_read(self, spec: KernelSpec) -> set[str]:
         """The files of the source that the build of a spec reads."""
-        needs = self.bench.workload.needs(self._series.cases)
-        return spec.files_read(self.work, cc=self.plan.new.cc, needs=needs)
+        return spec.files_read(self.work, cc=self.plan.new.cc, needs=self._needs)
 
     def measure(
         self,
@@ -126,9 +124,9 @@ class Measurer:
         started = time.monotonic()
         try:
             with self._resolving:
-                spec = self.history.kernel(candidate.spec, self.work.progress)
+                spec = self.history.kernel(candidate.spec, progress=self.work.progress)
             kernel = self.obtain(spec)
-            image = identity(kernel, self.machine)
+            image = identity(kernel, self.bench.machine)
             arm = Arm(name="commit", kernel=kernel, settings=dict(kernel.spec.settings))
             bench = fitted(self.bench, arm, self.work.progress)
         except (BuildFailed, UserError, ValueError) as error:
@@ -397,7 +395,7 @@ class ExactRunner:
             return None
         quiet, tree = dataclasses.replace(self.work, progress=Progress(quiet=True)), source.tree
         return Speculation(
-            lambda number: self.measurer.obtain(history.resolve(number), quiet),
+            lambda number: self.measurer.obtain(history.kernel(history[number].spec), quiet),
             lambda: build.cancel(tree),
             lambda: build.raise_priority(tree),
         )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,7 +29,6 @@ from lab.compare import boots, live_guests
 from lab.compare.boots import GuestSetup, Job
 from lab.compare.judge import metric_of
 from lab.compare.measurement import Measurement, fitted
-from lab.compare.results import ResultEnvironment
 from lab.compare.rounds import FIRST_ITERATIONS
 from lab.core.errors import BuildFailed, GuestFailed, GuestFailure, LabError, UserError
 from lab.core.executor import Work
@@ -39,7 +38,6 @@ from lab.kernels.kernel import Kernel
 from lab.kernels.layout import name_of
 from lab.stats import iterations
 from lab.stats.posterior import Image
-from lab.stats.verdict import Metric
 
 TRIES = 3
 """Tries in a row after which the search leaves out a commit whose guest died in each, as in `lab ab --mode live`."""
@@ -52,24 +50,6 @@ class BootResult(NamedTuple):
     samples: Sequence[float] = ()
 
 
-class Booter(Protocol):
-    """Builds and boots commits. Failures are those of `lab.core.errors`; `GuestFailed.kind` names the cause."""
-
-    @property
-    def metric(self) -> Metric:
-        """The metric of every boot."""
-
-    @property
-    def environment(self) -> ResultEnvironment | None:
-        """The environment of all boots, if there is one."""
-
-    def build(self, candidate: Candidate, layout: int) -> BuiltKernel:
-        """Build a kernel with one of its layouts, or find it in the store."""
-
-    def boot(self, candidate: Candidate, layout: int) -> BootResult:
-        """Boot a kernel afresh, and measure once."""
-
-
 @dataclass
 class LiveRunner:
     """Boots until the search has an answer, or time is up.
@@ -78,7 +58,7 @@ class LiveRunner:
     """
 
     session: Session
-    booter: Booter
+    booter: GuestBooter
     work: Work
     clock: Callable[[], float] = time.time
     out_of_time: bool = field(default=False, init=False)
@@ -189,7 +169,10 @@ def start(session: Session, work: Work) -> LiveRunner:
 
 
 class GuestBooter:
-    """The `Booter` of real guests. Its records are below the session's folder."""
+    """Builds and boots commits. Its records are below the session's folder.
+
+    Failures are those of `lab.core.errors`; `GuestFailed.kind` names the cause.
+    """
 
     def __init__(self, session: Session, work: Work) -> None:
         """Bring both ends' kernels to hand, and the guest around all kernels."""
@@ -262,7 +245,7 @@ class GuestBooter:
         key = candidate.id, layout
         if key not in self._kernels:
             started = time.monotonic()
-            spec = self.history.resolve(self.history.number(candidate.id), layout, progress=self.work.progress)
+            spec = self.history.kernel(candidate.spec, layout, progress=self.work.progress)
             obtained = spec.obtain(self.work, cc=self.plan.new.cc, needs=self._measurement.needs)
             self._kernels[key] = obtained, time.monotonic() - started
         return self._kernels[key]

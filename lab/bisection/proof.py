@@ -31,7 +31,7 @@ from lab.core.errors import BuildFailed, GuestFailed, LabError, UserError
 from lab.core.executor import Work
 from lab.guests import hardware
 from lab.kernels import trees
-from lab.kernels.kernel import KernelSpec, resolve
+from lab.kernels.kernel import KernelSpec
 from lab.stats.defaults import FIRST_LOOK_SEEDS
 from lab.stats.verdict import Comparison, Outcome, compare_metric, percent
 
@@ -48,12 +48,10 @@ class Prover:
 
     @property
     def plan(self) -> BisectPlan:
-        """The plan of the search."""
         return self.session.plan
 
     @property
     def history(self) -> History:
-        """The range of the search."""
         return self.session.history
 
     def prove(self, answer: Answer) -> Answer:
@@ -155,7 +153,7 @@ class Prover:
         return self._explained(folder, self._compare(folder, base, test, "which functions changed", plan))[0]
 
     def _arm(self, spec: str) -> ArmPlan:
-        return ArmPlan(spec=resolve(spec, self.history.tree, progress=self.work.progress), cc=self.plan.new.cc)
+        return ArmPlan(spec=self.history.kernel(spec, progress=self.work.progress), cc=self.plan.new.cc)
 
     def _compare(self, folder: Path, base: ArmPlan, test: ArmPlan, what: str, plan: Plan | None = None) -> AbResult:
         """A comparison, unless it was finished before."""
