@@ -146,7 +146,7 @@ def information(belief: Belief, image: Image, wait_s: float, boots: Array, end_b
     It is in units of 1/noise^2, for each pair of (boots of it, boots of the ends), made wait_s from now, averaged over
     the kinds of drift and own level. Commits whose label is open have levels of their own, so they are not a reference.
     """
-    design, own = _design(belief, image.commit)
+    design = _design(belief, image.commit)
     known = design.T @ belief.whitened.gram[:, 1:, 1:] @ design
     forecast, left = belief.whitened.ahead(wait_s)
     label = float(belief.bad[image.commit] > 0.5)
@@ -171,7 +171,8 @@ def information(belief: Belief, image: Image, wait_s: float, boots: Array, end_b
     own_noise[:, 1, 1] = 1 / np.maximum(end_boots, 1 / _NEVER)
     inverse = np.linalg.inv(noise[:, None] + own_noise)
     after = core[:, None] + rows.transpose(0, 2, 1)[:, None] @ inverse @ rows[:, None]
-    gained = _last_given_rest(after) - (_last_given_rest(core)[:, None] if own else 0.0)
+    before = _last_given_rest(core)[:, None] if image.commit in belief.boots else 0.0
+    gained = _last_given_rest(after) - before
     return np.maximum(belief.kinds @ gained, 0.0)
 
 
@@ -186,11 +187,8 @@ def _shared(belief: Belief, image: Image) -> Array:
     return shared
 
 
-def _design(belief: Belief, commit: int) -> tuple[Array, bool]:
-    """Columns (level, delta, offset of `commit`, one for each other open commit) over the measured commits.
-
-    The second value is True if the commit was measured.
-    """
+def _design(belief: Belief, commit: int) -> Array:
+    """Columns (level, delta, offset of `commit`, one for each other open commit) over the measured commits."""
     inner = belief.measured[1:-1]
     others = [c for c in inner if c != commit and _SETTLED <= belief.bad[c] <= 1 - _SETTLED]
     place = {c: 3 + i for i, c in enumerate(others)}
@@ -200,7 +198,7 @@ def _design(belief: Belief, commit: int) -> tuple[Array, bool]:
             row[place[c]] = 1.0
         else:
             row[:3] = 1.0, float(belief.bad[c] > 0.5), float(c == commit)
-    return design, commit in belief.boots
+    return design
 
 
 def _last_given_rest(precision: Array) -> Array:

@@ -189,7 +189,6 @@ class Culprit(Record, frozen=True, kw_only=True):
 
     @property
     def is_single(self) -> bool:
-        """True if it is one commit."""
         return len(self.suspects) == 1
 
     @property
@@ -272,7 +271,6 @@ class Answer(Record, frozen=True, kw_only=True):
 
     @property
     def is_split(self) -> bool:
-        """True of a search among files or hunks."""
         return self.kind in SPLIT
 
     @property

@@ -249,11 +249,11 @@ class Search:
             if rest is None:
                 return [Part(mix, share)]
             losses[name] = share - rest
-        # Shares are of logs, which hardly add up to the digit; elements that need each other are far off.
-        sets = independent(losses, share, max(self.tolerance, abs(share) / 5))
-        if len(sets) == 1:
+        # Independent ones have losses that add up to the whole. Shares are of logs, which hardly add up to the digit;
+        # elements that need each other are far off.
+        if abs(math.fsum(losses.values()) - share) > max(self.tolerance, abs(share) / 5):
             return [Part(mix, share)]
-        parts = [mix - mix.intersection(*(rests[name] for name in names)) for names in sets]
+        parts = [mix - rests[name] for name in sorted(losses, key=lambda name: -abs(losses[name]))]
         # Each by itself: the proof compares these kernels.
         alone = [self._result(part, len(parts) - i, "one part by itself").share for i, part in enumerate(parts)]
         if any(share is None for share in alone):
@@ -343,17 +343,6 @@ def tests_left(size: int) -> int:
     return 1 + math.ceil(1.5 * math.log2(size)) if size > 1 else 1
 
 
-def independent(losses: Mapping[T, float], whole: float, tolerance: float) -> list[list[T]]:
-    """The elements of a minimal part in sets that do not depend on each other, the largest effect first.
-
-    losses: the loss of effect without each element alone. whole: the effect of all. Elements whose losses add up to the
-    whole are sets of their own; else all of them need each other.
-    """
-    if abs(math.fsum(losses.values()) - whole) > tolerance:
-        return [list(losses)]
-    return [[element] for element in sorted(losses, key=lambda element: -abs(losses[element]))]
-
-
 # ---- the state of a search, by the readings of a journal
 
 
@@ -409,27 +398,22 @@ class DifferenceState(ExactState):
 
     @property
     def steps_left(self) -> int:
-        """The number of builds that are still needed, roughly."""
         return self.pending.left if self.pending else 0
 
     # ---- for status, log and answer
 
     @property
     def size(self) -> int:
-        """The files, or the hunks, that differ."""
         return len(self.difference.hunks if self.history.kind == "hunks" else self.difference.by_path)
 
     @property
     def tried(self) -> list[str]:
-        """The mixes, in the order of the first try."""
         return list(self.mixes)
 
     def reading(self, commit: str) -> Reading:
-        """The reading of a mix."""
         return self.mixes[commit]
 
     def likeness(self, commit: str) -> str:
-        """The end that a mix is like."""
         share, (old, new) = self.share(self.mixes[commit]), self.plan.terms
         if share is None:
             return "not decided"

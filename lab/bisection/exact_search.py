@@ -34,7 +34,6 @@ class Graph:
 
     @property
     def new(self) -> int:
-        """The new end."""
         return len(self.parents) - 1
 
     @cached_property
@@ -79,7 +78,6 @@ class Readings:
         return self.effects.get(level, 0.0 if level == 0 else math.inf)
 
     def effect(self, commit: int) -> float:
-        """The effect of a measured commit's level."""
         return self.level_effect(self.level(commit))
 
     def has_effect(self, commit: int, expected: float) -> bool:

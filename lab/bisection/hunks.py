@@ -40,11 +40,6 @@ class Hunk(Record, frozen=True, kw_only=True):
     lines: list[str] = msgspec.field(default_factory=list)
     whole: bool = False
 
-    @property
-    def name(self) -> str:
-        """The hunk for people: its file, and the line in the new one."""
-        return self.path if self.whole else f"{self.path}:{self.new_start}"
-
     def code(self, sides: str) -> list[str]:
         """Its lines of some sides, `-` and `+`, without comments."""
         return [line[1:] for line in self.lines if line[:1] in sides and not _COMMENT_LINE.match(line)]

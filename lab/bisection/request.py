@@ -247,11 +247,9 @@ class _Search(Request[BisectPlan], frozen=True, kw_only=True):
 
     @property
     def kernels(self) -> Sequence[str]:
-        """Both ends."""
         return self.ends
 
     def plan(self, specs: Sequence[KernelSpec], live: LivePlan | None) -> BisectPlan:
-        """The plan of the search."""
         asked, (workload, cases) = self.asked, selection.select(self.workload[0])
         old, new = (ArmPlan(spec=spec, cc=self.cc) for spec in specs)
         return BisectPlan(
@@ -279,7 +277,6 @@ class _Search(Request[BisectPlan], frozen=True, kw_only=True):
 def plan_for(
     request: BisectRequest, terms: Terms, ends: tuple[str, str], command: Sequence[str], progress: Progress
 ) -> BisectPlan:
-    """A plan for two ends."""
     if not request.workload and not request.suite:
         raise UserError("nothing to measure; give --workload NAME[:CASE], --suite NAME, or a --recipe")
     if request.workload and request.suite:

@@ -271,10 +271,9 @@ def _inner_session(plan: BisectPlan, sources: SourceRange, folder: Path, progres
 def _sentence(answer: Answer) -> str:
     if not answer.changes:
         return f"{answer.outcome}: {answer.reason}"
-    titles = {step.commit: step.title for step in answer.path} | {answer.new.id: answer.new.title}
-    return f"{answer.outcome}: {', '.join(_change(change, titles[change.commit]) for change in answer.changes)}"
+    return f"{answer.outcome}: {', '.join(map(_change, answer.changes))}"
 
 
-def _change(change: Culprit, title: str) -> str:
+def _change(change: Culprit) -> str:
     place = "by" if change.is_single else "at or before"
-    return f'{change.direction or "change"} {place} {change.commit[:12]} ("{title}")'
+    return f'{change.direction or "change"} {place} {change.commit[:12]} ("{change.title}")'

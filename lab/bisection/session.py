@@ -73,22 +73,19 @@ class Session:
             return LiveState(self.plan, self.history, self.conditions.metric, self.journal.kept)
         if self.journal.seeds is None:
             return None
+        known, ends = self.journal.readings, [end.id for end in self.history.ends]
         if self.difference is not None:
-            return self._difference_state(self.conditions.metric, self.difference)
+            return DifferenceState(
+                plan=self.plan,
+                history=self.history,
+                metric=self.conditions.metric,
+                readings={name: known[name] for name in ends},
+                mixes={name: reading for name, reading in known.items() if name not in ends},
+                difference=self.difference,
+            )
         names = {self.history.old.id, *(candidate.id for candidate in self.history.candidates)}
-        readings = {name: reading for name, reading in self.journal.readings.items() if name in names}
+        readings = {name: reading for name, reading in known.items() if name in names}
         return ExactState(plan=self.plan, history=self.history, metric=self.conditions.metric, readings=readings)
-
-    def _difference_state(self, metric: Metric, difference: Difference) -> SearchState:
-        ends, readings = [end.id for end in self.history.ends], self.journal.readings
-        return DifferenceState(
-            plan=self.plan,
-            history=self.history,
-            metric=metric,
-            readings={name: readings[name] for name in ends},
-            mixes={name: reading for name, reading in readings.items() if name not in ends},
-            difference=difference,
-        )
 
     def remaining(self) -> Remaining:
         """An estimate of the remaining measurements; by the length of the range before there is a state."""
@@ -131,7 +128,6 @@ def create(folder: Path, plan: BisectPlan, history: History) -> Session:
 
 
 def load(folder: Path) -> Session:
-    """A stored session."""
     return Session(
         folder=folder,
         plan=records.load(folder / PLAN, BisectPlan),
