@@ -7,8 +7,8 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.cli import main
 from lab.core import records
@@ -22,14 +22,12 @@ from lab.report.bundle import replay as bundle_replay
 from lab.report.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
 from lab.report.inputs import StoredComparison
 
-from ..fakes.build import own_folders
 from ..fakes.bundle import VERSION, measured, write_qemu
 from ..fakes.work import quiet
 
 
 @pytest.fixture
-def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredComparison:
-    own_folders(monkeypatch, tmp_path)
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: None) -> StoredComparison:
     return measured(monkeypatch, tmp_path)
 
 
@@ -41,12 +39,11 @@ def bundle(tmp_path: Path, report: StoredComparison) -> Path:
     return folder
 
 
-def asked() -> bundle_replay.ReplayOptions:
-    return bundle_replay.ReplayOptions(qemu="qemu", guest_timeout_s=60)
+OPTIONS = bundle_replay.ReplayOptions(qemu="qemu", guest_timeout_s=60)
 
 
 def replay(path: Path) -> list[str]:
-    return bundle_replay.replay(path, asked(), quiet(jobs=2)).differences
+    return bundle_replay.replay(path, OPTIONS, quiet(jobs=2)).differences
 
 
 def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -60,13 +57,14 @@ def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedPr
 
 
 def test_a_bundle_replays_to_the_last_digit(bundle: Path) -> None:
-    found = bundle_replay.replay(bundle, asked(), quiet(jobs=2))
+    found = bundle_replay.replay(bundle, OPTIONS, quiet(jobs=2))
     assert (found.guests, found.differences, found.environment) == (2, [], [])
     assert found.result == "measured", "its name, and nothing of where it was stored"
 
 
-def test_a_guest_that_booted_again_does_so_in_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+def test_a_guest_that_booted_again_does_so_in_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: None
+) -> None:
     (tmp_path / "wrong flags").touch()
     folder = tmp_path / "bundle"
     write.write(measured(monkeypatch, tmp_path), folder, quiet())
@@ -106,8 +104,7 @@ def test_a_shell_runs_the_guests_that_are_named(bundle: Path, tmp_path: Path) ->
 
 
 def test_a_shell_says_when_a_guest_reports_something_else(bundle: Path) -> None:
-    write_qemu(bundle.parent / "qemu", version="9.9")
-    program = bundle.parent / "qemu"
+    program = write_qemu(bundle.parent / "qemu", version="9.9")
     program.write_text(program.read_text().replace('"mem_kb": 1', '"mem_kb": 2'))
     done = shell(bundle)
     assert done.returncode == 1
@@ -124,18 +121,13 @@ def test_a_bundle_in_one_file_replays(report: StoredComparison, tmp_path: Path, 
 # ---- what differs is said
 
 
-def resum(folder: Path) -> None:
-    """What somebody does who changes a bundle and its sums."""
-    contents.write(folder)
-
-
 def test_a_number_that_differs_is_named(bundle: Path) -> None:
     expected = records.load(bundle / "expected.json", Expected)
     guest = expected.guests["mine-test-0001"]
     now = guest.numbers["large"]["throughput"]
     guest.numbers["large"]["throughput"] += 1
     records.save(bundle / "expected.json", expected)
-    resum(bundle)
+    contents.write(bundle)
     assert replay(bundle) == [f"mine:large throughput test seed 1: {now + 1} became {now}"]
 
 
@@ -144,7 +136,7 @@ def test_the_command_says_it_and_exits_4(bundle: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "measured: 2 guests run again, 0 numbers differ\n"
     kernel = next(bundle.glob("kernels/test/*Image"))
     kernel.write_bytes(b"another kernel")
-    resum(bundle)
+    contents.write(bundle)
     assert main.run(["replay", str(bundle)]) == 4
     said = capsys.readouterr()
     assert said.out.count("throughput test seed 1") == 2 and "throughput base" not in said.out
@@ -156,7 +148,7 @@ def test_a_machine_file_that_is_wrong_is_the_bundles_fault(
     bundle: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (bundle / contents.MACHINE).write_text(text)
-    resum(bundle)
+    contents.write(bundle)
     assert main.run(["replay", str(bundle)]) == 2
     said = capsys.readouterr().err
     assert said.startswith("lab: ") and str(bundle / contents.MACHINE) in said
@@ -171,49 +163,33 @@ def test_a_guest_that_fails_is_named(bundle: Path, capsys: pytest.CaptureFixture
 # ---- checked before anything runs
 
 
-def change(name: str) -> Callable[[Path], None]:
-    def act(folder: Path) -> None:
-        with (folder / name).open("ab") as stream:
-            stream.write(b"x")
-
-    return act
+def append(path: Path) -> None:
+    with path.open("a") as stream:
+        stream.write("x")
 
 
-def remove(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).unlink()
-
-
-def add(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_text("x") and None
-
-
-def link(name: str) -> Callable[[Path], None]:
-    def act(folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder.parent / "elsewhere").write_bytes(content)
-        (folder / name).unlink()
-        (folder / name).symlink_to(folder.parent / "elsewhere")
-
-    return act
+def link(path: Path) -> None:
+    elsewhere = path.rename(path.parents[1].with_name("elsewhere"))
+    path.symlink_to(elsewhere)
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("act", "name", "said"),
     [
-        (change("kernels/base/bzImage"), "kernels/base/bzImage was changed"),
-        (change("run.sh"), "run.sh was changed"),
-        (remove("jobs/mine-base-0001.cpio"), "jobs/mine-base-0001.cpio is missing"),
-        (remove("bundle.json"), "bundle.json is missing"),
-        (remove("SHA256SUMS"), "SHA256SUMS is missing"),
-        (add("plugin.c"), "plugin.c is not in SHA256SUMS"),
-        (link("guests/mine.cpio"), "guests/mine.cpio was changed"),
-        (change("SHA256SUMS"), "is no checksum"),
+        (append, "kernels/base/bzImage", "kernels/base/bzImage was changed"),
+        (append, "run.sh", "run.sh was changed"),
+        (Path.unlink, "jobs/mine-base-0001.cpio", "jobs/mine-base-0001.cpio is missing"),
+        (Path.unlink, "bundle.json", "bundle.json is missing"),
+        (Path.unlink, "SHA256SUMS", "SHA256SUMS is missing"),
+        (Path.touch, "plugin.c", "plugin.c is not in SHA256SUMS"),
+        (link, "guests/mine.cpio", "guests/mine.cpio was changed"),
+        (append, "SHA256SUMS", "is no checksum"),
     ],
 )
 def test_damage_is_named_and_nothing_is_run(
-    bundle: Path, act: Callable[[Path], None], said: str, capsys: pytest.CaptureFixture[str]
+    bundle: Path, act: Callable[[Path], None], name: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    act(bundle)
+    act(bundle / name)
     (bundle.parent / "qemu").write_text('#!/bin/sh\ntouch "$0.was-run"; exit 9\n')
     assert main.run(["replay", str(bundle)]) == 2
     told = capsys.readouterr()
@@ -222,8 +198,7 @@ def test_damage_is_named_and_nothing_is_run(
 
 
 def test_a_sum_of_a_file_elsewhere_is_refused(bundle: Path) -> None:
-    with (bundle / "SHA256SUMS").open("a") as stream:
-        stream.write(f"{'0' * 64}  ../qemu\n")
+    (bundle / "SHA256SUMS").write_text(f"{'0' * 64}  ../qemu\n")
     with pytest.raises(UserError, match="no checksum of a file in the bundle"):
         contents.check(bundle)
 
@@ -231,9 +206,9 @@ def test_a_sum_of_a_file_elsewhere_is_refused(bundle: Path) -> None:
 @pytest.mark.parametrize("path", ["/etc/passwd", "../qemu", "kernels", "kernels/none"])
 def test_a_description_that_leads_elsewhere_is_refused(bundle: Path, path: str) -> None:
     told = records.load(bundle / "bundle.json", Bundle)
-    boots = [msgspec.structs.replace(boot, kernel=path) for boot in told.boots]
-    records.save(bundle / "bundle.json", msgspec.structs.replace(told, boots=boots))
-    resum(bundle)
+    boots = [replace(boot, kernel=path) for boot in told.boots]
+    records.save(bundle / "bundle.json", replace(told, boots=boots))
+    contents.write(bundle)
     with pytest.raises(UserError, match="which is no file of the bundle"):
         replay(bundle)
 
@@ -241,13 +216,10 @@ def test_a_description_that_leads_elsewhere_is_refused(bundle: Path, path: str) 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "-x", "$(touch x)", ""])
 def test_a_guest_with_such_a_name_is_refused(bundle: Path, name: str) -> None:
     told = records.load(bundle / "bundle.json", Bundle)
-    records.save(
-        bundle / "bundle.json",
-        msgspec.structs.replace(told, guests=[msgspec.structs.replace(told.guests[0], name=name)]),
-    )
+    records.save(bundle / "bundle.json", replace(told, guests=[replace(told.guests[0], name=name)]))
     expected = records.load(bundle / "expected.json", Expected)
     records.save(bundle / "expected.json", Expected(guests={name: expected.guests["mine-base-0001"]}))
-    resum(bundle)
+    contents.write(bundle)
     with pytest.raises(UserError, match=r"description of the guest .* is incomplete"):
         replay(bundle)
 
@@ -355,7 +327,7 @@ def test_guests_that_were_not_kept_are_refused(report: StoredComparison, tmp_pat
 
 
 def test_another_mode_than_exact_is_refused(report: StoredComparison, tmp_path: Path) -> None:
-    live = StoredComparison(raw=msgspec.structs.replace(report.raw, mode="live"), folder=report.folder)
+    live = StoredComparison(raw=replace(report.raw, mode="live"), folder=report.folder)
     with pytest.raises(UserError, match="live mode, whose numbers nothing repeats"):
         write.write(live, tmp_path / "b", quiet())
 
@@ -385,14 +357,6 @@ def test_a_shell_loads_the_plugin_from_a_place_without_commas(tmp_path: Path) ->
     assert texts.BUILD in text and texts.BUILD.startswith("cc ")
 
 
-def test_a_plugin_that_is_not_the_labs_is_not_run_unasked(bundle: Path, tmp_path: Path) -> None:
-    told, _ = modelled(tmp_path)
-    opened = msgspec.structs.replace(contents.load(bundle), bundle=told, folder=tmp_path)
-    with pytest.raises(UserError, match="another cost plugin than this lab's") as caught:
-        bundle_replay._library(opened, tmp_path, asked())
-    assert caught.value.hint is not None and "--trust-plugin" in caught.value.hint
-
-
 @pytest.mark.parametrize("same_version", [True, False])
 def test_a_plugin_of_the_same_version_is_the_labs_own(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_version: bool
@@ -401,16 +365,17 @@ def test_a_plugin_of_the_same_version_is_the_labs_own(
     assert told.plugin
     guests = contents.load(bundle).result.environment.guests
     version = model_version.current(guests) + (not same_version)
-    told = msgspec.structs.replace(told, plugin=msgspec.structs.replace(told.plugin, model_version=version))
-    opened = msgspec.structs.replace(contents.load(bundle), bundle=told, folder=tmp_path)
+    told = replace(told, plugin=replace(told.plugin, model_version=version))
+    opened = replace(contents.load(bundle), bundle=told, folder=tmp_path)
     monkeypatch.setattr(plugin, "obtain", lambda: tmp_path / "own")
     changes = bundle_replay._changed_environment(opened, Qemu(path="q", version=VERSION, numbers=(7, 2)))
     if same_version:
-        assert bundle_replay._library(opened, tmp_path, asked()) == tmp_path / "own"
+        assert bundle_replay._library(opened, tmp_path, OPTIONS) == tmp_path / "own"
         assert changes == []
     else:
-        with pytest.raises(UserError, match="another cost plugin"):
-            bundle_replay._library(opened, tmp_path, asked())
+        with pytest.raises(UserError, match="another cost plugin than this lab's") as caught:
+            bundle_replay._library(opened, tmp_path, OPTIONS)
+        assert caught.value.hint is not None and "--trust-plugin" in caught.value.hint
         assert changes == [f"{model_version.changes(version, guests)} (the bundle's plugin was run)"]
 
 
