@@ -1,10 +1,14 @@
 """Results that nobody measured, stored as measured ones are: every kind of case, and words that attack the reader."""
 
+import io
 import random
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.console import Console
 
 from lab.compare.live_results import Command, Live, LiveRound, RoundState
 from lab.compare.plan import ArmPlan, Plan
@@ -22,6 +26,7 @@ from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats import multiple, verdict
 from lab.stats.iterations import WarmUp
 from lab.stats.verdict import Comparison, Metric
+from lab.stats.whole import Amount, Whole
 
 CYCLES = Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower", primary=True)
 RATE = Metric(name="throughput", unit="op/s", better="higher", primary=True)
@@ -87,6 +92,13 @@ UNSUPPORTED = msgspec.structs.replace(
         message="base arm, seed 1: alloc-burst:layout-2m is not supported on this kernel: mmap: Invalid argument",
     ),
 )  # fmt: skip
+WHOLE = Whole(
+    caller=Amount(base=1000, test=1580, ratio=1.58),
+    deferred=Amount(base=100, test=250, ratio=2.5),
+    together=Amount(base=1000, test=1730, ratio=1.73),
+    elapsed=Amount(base=2_000_000, test=2_500_000, ratio=1.25),
+    waited=Amount(base=0, test=400_000, ratio=None),
+)
 EVERY_KIND = (SLOWER, FASTER, EQUAL, UNSURE, UNMEASURED)
 
 
@@ -215,6 +227,13 @@ def reports(folder: Path, *documents: AbResult, mark: str = "") -> Comparisons:
     """Stored results as the formats take them."""
     items = [store(folder / f"r{i}", document) for i, document in enumerate(documents)]
     return Comparisons(items=items, mark=mark)
+
+
+def printed(show: Callable[[Any, Console], None], document: Any, width: int | None = None) -> str:
+    """The output for people without its colours: of a terminal of that width, else of a pipe."""
+    stream = io.StringIO()
+    show(document, Console(file=stream, width=width, force_terminal=width is not None, no_color=True))
+    return re.sub(r"\x1b\[\d*m", "", stream.getvalue())
 
 
 def live(words: str = "") -> Live:

@@ -1,15 +1,14 @@
 """What kernels choose by their CPU, and the lines that they move for nothing, as `lab explain` prints them."""
 
-import io
 from typing import Any
-
-from rich.console import Console
 
 from lab.compare.explain import CaseLint
 from lab.compare.lines import Access, FalseSharing
 from lab.core import text
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
 from lab.report import explain_text
+
+from ..fakes.result import printed
 
 FSRM = FeatureChoice(
     feature="fsrm", modelled=True, guest=False, base=1, test=3, functions=["memmove"],
@@ -69,9 +68,8 @@ def test_false_sharing_is_listed_by_place_with_its_members() -> None:
         ),
         CaseLint(case="contention@4:getppid", lines=[]),
     ]
-    console = Console(file=io.StringIO(), record=True, width=100)
-    explain_text.show_false_sharing("deb:6.12", found, console)
-    assert [line.rstrip() for line in console.export_text().splitlines()] == [
+    shown = printed(lambda lints, console: explain_text.show_false_sharing("deb:6.12", lints, console), found)
+    assert [line.rstrip() for line in shown.splitlines()] == [
         "deb:6.12: lines that vCPUs move for nothing",
         "",
         "contention@4:pread  3.00 of 6.60 moves an operation: file.f_ref",

@@ -1,13 +1,11 @@
 """A matrix as text and as a heat map: what a reader must find in it, and read back from it."""
 
-import io
 import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from rich.console import Console
+from msgspec.structs import replace
 
 from lab.compare import matrix, result_folders
 from lab.compare.matrix_results import Cell, MatrixResult
@@ -18,8 +16,8 @@ from lab.stats import verdict
 from lab.stats.verdict import Outcome
 
 from ..compare.test_matrix import TWO_AXES, a_plan, by_setting
-from ..fakes.build import own_folders
 from ..fakes.guest import FakeGuests, Formula, pretend, write_workload
+from ..fakes.result import printed
 from ..fakes.work import quiet
 
 THREE = ["before", "regressed", "fixed"]
@@ -32,9 +30,8 @@ def rates(arm: str, seed: int, case: str) -> float:
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: None) -> Any:
     """A function that measures a matrix with guests of a formula."""
-    own_folders(monkeypatch, tmp_path)
 
     def measure(
         formula: Formula, files: list[str], settings: list[str], cases: str = "large", **changes: Any
@@ -48,10 +45,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return measure
 
 
-def text_of(result: MatrixResult, width: int = 1000) -> str:
-    out = io.StringIO()
-    matrix_text.show(result, Console(file=out, width=width, force_terminal=width < 1000, color_system=None))
-    return out.getvalue()
+def text_of(result: MatrixResult, width: int | None = None) -> str:
+    return printed(matrix_text.show, result, width)
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -140,7 +135,7 @@ def _cell(ratio: float | None, outcome: Outcome | None, **more: Any) -> Cell:
     comparison = verdict.compare_metric(
         verdict.Metric(name="m", unit="u", better="higher", primary=True), [1.0] * 3, [ratio or 1.0] * 3, exact=True
     )
-    comparison = msgspec.structs.replace(comparison, ratio=ratio, verdict=outcome)
+    comparison = replace(comparison, ratio=ratio, verdict=outcome)
     values: dict[str, Any] = {
         "arm": "a", "workload": "w", "case": "c", "control": False, "metric": "m", "unit": "u", "better": "higher",
         "seeds": [1], "values": [1.0], "mean": 1.0, "comparison": comparison, "verdict": outcome, "means": {},
@@ -191,10 +186,10 @@ def test_words_can_be_read_on_every_colour_light_and_dark(name: str) -> None:
 
 def test_what_is_modelled_says_so_and_what_is_not_does_not(measured: Any) -> None:
     result = measured(rates, THREE, [])
-    guests = {"mine": msgspec.structs.replace(result.environment.guests["mine"], model="tlb alderlake 1234")}
-    result = msgspec.structs.replace(result, environment=msgspec.structs.replace(result.environment, guests=guests))
+    guests = {"mine": replace(result.environment.guests["mine"], model="tlb alderlake 1234")}
+    result = replace(result, environment=replace(result.environment, guests=guests))
     assert matrix_text.clocks(result) == "guest clock (instructions)", "a model was run, but this is not its metric"
-    cells = [msgspec.structs.replace(cell, metric="cycles_per_op") for cell in result.cells]
-    modelled = msgspec.structs.replace(result, cells=cells)
+    cells = [replace(cell, metric="cycles_per_op") for cell in result.cells]
+    modelled = replace(result, cells=cells)
     assert matrix_text.clocks(modelled) == "modelled cycles (tlb alderlake 1234)"
     assert "modelled cycles (tlb alderlake 1234)" in text_of(modelled)

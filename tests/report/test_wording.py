@@ -1,16 +1,21 @@
-"""Suites and results of many cases: counts by group, the largest changes, what is open by name, and no more."""
+"""Phrases that formats share: many cases in short, the whole cost of a case, and what settles an open one."""
 
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
+from lab import report
 from lab.compare.results import AbResult, CaseResult
-from lab.report import markdown, page, text, wording
+from lab.report import markdown, page, templates, text, wording
 from lab.report.inputs import Comparisons, StoredComparison
+from lab.stats.whole import Amount, Whole
 
-from ..fakes.result import EQUAL, FAILED, UNSUPPORTED, UNSURE, case, result
+from ..fakes import result as fakeresult
+from ..fakes.result import DISPUTED, EQUAL, FAILED, SLOWER, UNSUPPORTED, UNSURE, WHOLE, case, reports, result
+
+# ---- many cases
 
 SIZES = [1.05 + i / 100 for i in range(12)]
 
@@ -20,7 +25,7 @@ def shown(document: AbResult) -> Comparisons:
 
 
 def named(one: CaseResult, name: str, group: str = "") -> CaseResult:
-    return msgspec.structs.replace(one, case=name, group=group, control=False)
+    return replace(one, case=name, group=group, control=False)
 
 
 def changed(number: int, size: float, group: str = "") -> CaseResult:
@@ -94,3 +99,86 @@ def test_markdown_says_the_same() -> None:
     assert "Smaller: `alloc-burst:changed-2` +7.0 %, `alloc-burst:changed-1`" in said
     assert re.search(r"^- `alloc-burst:broken` n/a: `failed in the test arm only: ", said, re.MULTILINE)
     assert "equal-" not in said and "| `alloc-burst:changed-2` |" not in said
+
+
+# ---- the whole cost
+
+
+LINE = (
+    "caller +58.0 %, deferred 100 to 250 cycles (+15.0 % of the caller), together +73.0 %, "
+    "elapsed 2 ms to 2.5 ms (+25.0 %), of it waited 0 ns to 400 us"
+)
+WHOLLY = replace(SLOWER, whole=WHOLE)
+
+
+def test_the_whole_cost_is_one_line() -> None:
+    assert wording.three(WHOLE) == LINE
+    assert wording.three(None) == wording.three(Whole(caller=WHOLE.caller)) == ""
+    never_idle = replace(WHOLE, waited=Amount(base=0, test=0, ratio=1))
+    assert wording.three(never_idle) == LINE.rpartition(", ")[0]
+
+
+def test_the_page_has_the_line(tmp_path: Path) -> None:
+    assert f"The whole cost of an operation: {LINE}." in report.render("html", reports(tmp_path, result(WHOLLY, EQUAL)))
+
+
+def test_a_narrow_terminal_has_it_below_the_case() -> None:
+    said = fakeresult.printed(text.show, result(WHOLLY, EQUAL), width=80)
+    assert max(map(len, said.splitlines())) <= 80
+    assert "deferred +15.0 %, elapsed +25.0 %" in said
+
+
+# ---- open cases
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def _open(reason: str, more: int | None = None, interval: tuple[float, float] | None = None) -> CaseResult:
+    primary = replace(UNSURE.primary, reason=reason, more_blocks=more, interval=interval)
+    return replace(UNSURE, metrics=[primary, *UNSURE.metrics[1:]])
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (DISPUTED, "`--metric instructions` or `--metric cycles` lets one of the two decide"),
+        (_open("interval wider than ±2 %", 14), "`--max-seeds 20` settles it (14 more seeds, about 42 s)"),
+        (
+            _open("interval wider than ±2 %; 24 seeds cannot settle it", 600, (0.95, 1.081)),
+            "`--threshold 9%` calls it the same",
+        ),
+        (
+            _open("interval wider than ±2 %; 24 seeds cannot settle it", None, (0.4, 2.5)),
+            "no option settles it: the case scatters too much, a longer or warmed-up one scatters less",
+        ),
+        (_open("moved to threads and softirqs: 1"), "`--metric cycles` judges the caller's cost alone"),
+        (_open("not beyond chance over all cases"), "`-w CASE` measures the case without correction for the others"),
+        (SLOWER, ""),
+    ],
+)
+def test_every_open_case_has_a_remedy(case: CaseResult, said: str) -> None:
+    assert wording.remedy(case, result(case)) == said
+    assert list(wording.remedies(result(case))) == ([said] if said else [])
+
+
+def test_too_few_seeds_are_settled_by_six() -> None:
+    found = result(_open("same in 3 of 3 seeds, 6 decide", 3), seeds=[1, 2, 3])
+    assert wording.remedy(found.cases[0], found) == "`--seeds 6` settles it (3 more seeds, about 25 s)"
+
+
+def test_the_documentation_has_every_remedy() -> None:
+    page = (DOCS / "verdict.md").read_text()
+    assert [one.does for one in wording.REMEDIES if one.does not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "drawn"),
+    [
+        ("`--seeds 6` settles it", "<code>--seeds 6</code> settles it"),
+        ("`<b>` and `x`", "<code>&lt;b&gt;</code> and <code>x</code>"),
+        ("a ` of its own", "a ` of its own"),
+    ],
+)
+def test_a_page_sets_commands_as_code(words: str, drawn: str) -> None:
+    assert templates.commands(words) == drawn
