@@ -1,7 +1,6 @@
 """Nights on histories with known effects: each change is reported once, whatever goes wrong."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,13 @@ import pytest
 
 from lab.bisection import session
 from lab.cli import main
-from lab.compare import measurement
+from lab.compare import measurement, runs
 from lab.compare.plan import ArmPlan
 from lab.history import database
+from lab.kernels import debs
 from lab.kernels.debs import DebSource
-from lab.kernels.kernel import KernelSpec
+from lab.kernels.kernel import Kernel, KernelSpec
+from lab.kernels.spec import Package
 from lab.nightly import plan as nightly_plan
 from lab.nightly import record, run, tips
 from lab.nightly.record import Event
@@ -63,8 +64,6 @@ def test_a_night_that_was_interrupted_goes_on(nights: Nights, stop_after: int) -
         if len(nights.guests.calls) - boots >= stop_after:
             raise KeyboardInterrupt
         return measure(*words)
-
-    from lab.compare import runs
 
     nights.monkeypatch.setattr(runs, "measure", interrupted)
     nights.monkeypatch.setattr(run, "today", lambda: nights.today.isoformat())
@@ -184,21 +183,19 @@ def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:
     assert "no open change" in nights.capsys.readouterr().err
 
 
-def creep(nights: Nights, levels: Sequence[float], *, more: str = "") -> Event:
-    """The one piece of news of a branch that gets slower night by night."""
+def creep(nights: Nights, *levels: float) -> list[Event]:
+    """The news of a branch that gets slower night by night."""
     nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
-    nights.write(f"creep_days = 6\n{more}")
-    for number, level in enumerate(levels):
-        nights.add(level, title=f"night {number + 1}")
+    nights.write("creep_days = 6")
+    for level in levels:
+        nights.add(level)
         nights.run()
-    (told,) = nights.events()
-    assert told.kind == "creep"
-    return told
+    return nights.events()
 
 
 def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nights) -> None:
-    levels = [100.0, 100.0, 98.3, 98.3, 98.3, 96.6, 96.6, 96.6, 96.6, 96.6]
-    told = creep(nights, levels)
+    (told,) = creep(nights, 100.0, 100.0, 98.3, 98.3, 98.3, 96.6, 96.6, 96.6, 96.6, 96.6)
+    assert told.kind == "creep"
     named = {one.commit: one.ratio for one in told.culprits}
     assert named == {nights.commits[3]: pytest.approx(0.983), nights.commits[6]: pytest.approx(96.6 / 98.3)}
     assert "of -3.4 %, -1.7 % by" in told.text and "below 1 % were not looked for" in told.text
@@ -207,12 +204,7 @@ def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nig
 
 
 def test_what_was_told_of_is_not_blamed_for_a_creep_again(nights: Nights) -> None:
-    nights.guests.value = lambda value, seed, case: value * (1 + seed % 7 / 100)
-    nights.write("creep_days = 6")
-    for level in (100.0, 100.0, 95.0, *(95.0 * 0.995**number for number in range(1, 6))):
-        nights.add(level)
-        nights.run()
-    alarm, told = nights.events()
+    alarm, told = creep(nights, 100.0, 100.0, 95.0, *(95.0 * 0.995**number for number in range(1, 6)))
     assert (alarm.kind, told.kind) == ("regression", "creep")
     assert alarm.culprit is not None and alarm.culprit.commit not in {one.commit for one in told.culprits}
     assert f"by {alarm.culprit.commit[:12]}, told of as {alarm.id}" in told.text
@@ -232,9 +224,6 @@ def test_status(nights: Nights) -> None:
     assert main.run(["nightly", "status", "other"]) == 2
 
 
-# ---- a full disk
-
-
 def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +232,7 @@ def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
     nights.guests.counts = lambda fate: 1000.0 if fate == 100.0 else 800.0
     nights.write('model = "tlb"')
     nights.run()
-    culprit = nights.add(70.0)
+    nights.add(70.0)
     nights.run()
     assert not nights.events()
     nights.write('model = "tlb"\nmetric = "cycles"')
@@ -259,7 +248,72 @@ def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
     assert bisection.plan.metric == "cycles" and bisection.plan.command[-2:] == ["--metric", "cycles"]
 
 
+# ---- packages: what is new in the archive is measured the night it comes
+
+
+class Archive:
+    """A suite whose packages a test adds, and how fast each is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fates: dict[str, float] = {}
+        self.refreshed = 0
+        monkeypatch.setattr(debs, "refresh", self._refresh)
+        monkeypatch.setattr(debs, "offered", lambda pattern, progress, *, guests: self._offers(pattern))
+
+    def _refresh(self, _: object) -> None:
+        self.refreshed += 1
+
+    def _offers(self, pattern: str) -> list[Package]:
+        assert pattern == "trixie-backports/*"
+        return [Package(f"linux-binary-{one}", one, f"deb:trixie-backports/{one}") for one in debs.in_order(self.fates)]
+
+
+@pytest.fixture
+def archive(nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """A plan of packages, with kernels that are as fast as the test says."""
+    made = Archive(monkeypatch)
+
+    def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
+        assert isinstance(spec.source, DebSource)
+        path = tmp_path / spec.source.version
+        path.write_text(f"{made.fates[spec.source.version]}\n")
+        return Kernel(
+            spec=spec, key=spec.source.label, release="6.99", commit=None, bzimage=path, vmlinux=None, symbols=None
+        )
+
+    monkeypatch.setattr(KernelSpec, "obtain", obtain)
+    nights.write(branch='packages = "deb:trixie-backports/*"')
+    return made
+
+
+def test_a_new_package_is_measured_the_night_it_comes_and_its_loss_is_news_once(
+    nights: Nights, archive: Archive
+) -> None:
+    archive.fates["7.1.8-1"] = 100.0
+    assert nights.run().outcome == "green"
+    assert nights.run().outcome == "nothing new"
+    archive.fates["7.2.6-1"] = 80.0
+    night = nights.run()
+    assert night.outcome == "regression" and archive.refreshed == 3
+    (branch,) = night.branches
+    assert (branch.tree, branch.branch) == ("packages", "deb:trixie-backports/*")
+    assert branch.tip == "linux-binary-7.2.6-1=7.2.6-1"
+    (comparison,) = branch.measured
+    assert comparison.baselines == ("yesterday", "last-good", "release")
+    (event,) = nights.events()
+    assert (event.kind, record.short(event.base), record.short(event.test)) == ("regression", "7.1.8-1", "7.2.6-1")
+    assert event.culprit is None
+    archive.fates["7.2.9-1"] = 80.0
+    assert nights.run().outcome == "no news"
+    archive.fates["7.2.12-1"] = 100.0
+    assert nights.run().outcome == "green"
+    assert [one.kind for one in nights.events()] == ["regression", "fixed"]
+
+
 # ---- plans with errors
+
+
+LIVE = 'schema = 1\nmodes = ["exact", "live"]\n'
 
 
 @pytest.mark.parametrize(
@@ -288,6 +342,12 @@ def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
         ('schema = 1\nmetric = "seconds"\n[[branch]]\n', ":2: metric: "),
         ('schema = 1\nmetric = "cycles"\nmodel = "none"\n[[branch]]\n', ":2: metric: nothing counts cycles"),
         ("schema = [\n", ":1: not valid TOML"),
+        ('schema = 1\nmodes = ["live"]\n[[branch]]\n', ":2: modes: exact is always measured"),
+        ('schema = 1\nmodes = ["fast"]\n[[branch]]\n', ":2: modes[0]:"),
+        ("schema = 1\n[live]\nrounds = 8\n[[branch]]\n", ":2: [live] requires live among the modes"),
+        (f"{LIVE}[live]\nround = 8\n[[branch]]\n", ":4: unknown key 'round'; did you mean rounds?"),
+        (f"{LIVE}[live]\nrounds = 5\n[[branch]]\n", ":4: live.rounds:"),
+        (f'{LIVE}[live]\nbudget = "soon"\n[[branch]]\n', ":4: budget: 'soon' is not a time span"),
     ],
 )
 def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

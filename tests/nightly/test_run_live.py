@@ -168,20 +168,3 @@ def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, t
     assert 'mode="live"' in numbers and 'mode="exact"' in numbers
     assert main.run(["nightly", "status"]) == 0
     assert "mine:large (live) -" in nights.capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('modes = ["live"]', ":3: modes: exact is always measured"),
-        ('modes = ["fast"]', ":3: modes[0]:"),
-        ("[live]\nrounds = 8", ":3: [live] requires live among the modes"),
-        (f"{MODES}\n[live]\nround = 8", ":5: unknown key 'round'; did you mean rounds?"),
-        (f"{MODES}\n[live]\nrounds = 5", ":5: live.rounds:"),
-        (f'{MODES}\n[live]\nbudget = "soon"', ":5: budget: 'soon' is not a time span"),
-    ],
-)
-def test_plans_with_errors_about_live_mode(nights: Nights, text: str, said: str) -> None:
-    nights.write(text)
-    assert main.run(["nightly", "run", "--plan", str(nights.plan)]) == 2
-    assert said in nights.capsys.readouterr().err
