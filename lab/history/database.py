@@ -38,7 +38,6 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection to read from."""
         with _translated_errors(self.path), self.engine.connect() as connection:
             yield connection
 

@@ -271,7 +271,6 @@ class _ArmContext:
     label: Label | None = None
 
     def series(self, workload: str, case: str, metric: str, unit: str, better: Better, *, primary: bool) -> SeriesName:
-        """The series that the arm's numbers of a metric belong to."""
         guest = self.environment.guests.get(workload)
         fingerprint = guest.fingerprint if guest else self.environment.fingerprint
         setup = _setup(self.arm, self.spec)
@@ -284,7 +283,6 @@ class _ArmContext:
         )  # fmt: skip
 
     def point(self, series: SeriesName, name: str, values: Sequence[float | None]) -> Point:
-        """The arm's numbers as a point of a series."""
         return Point(
             series=series, arm=name, commit=self.spec.source.label or self.arm.build, release=self.arm.release,
             subject=self.arm.subject or "", night=self.label.night if self.label else 0, started=self.started,

@@ -55,7 +55,6 @@ class Summary(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The series for people."""
         where = f"{self.tree}/{self.branch}" if self.branch else self.tree
         return f"{where} {self.workload}:{self.case} {self.metric}{'' if self.mode == 'exact' else f' ({self.mode})'}"
 

@@ -100,7 +100,6 @@ class NightContext:
         return self.live.out_of_time if mode == "live" else self.work.out_of_time
 
     def spend(self, mode: Mode) -> AbstractContextManager[Work]:
-        """The work of one measurement in a mode."""
         return self.live.spend() if mode == "live" else nullcontext(self.work)
 
     def accelerator(self, mode: Mode) -> Accelerator | None:
@@ -117,17 +116,14 @@ class BranchContext:
 
     @property
     def plan(self) -> BranchPlan:
-        """The branch in the plan."""
         return self.night.plan.branch[self.index]
 
     @property
     def record(self) -> BranchNight:
-        """The record of the branch so far."""
         return self.night.record.branches[self.index]
 
     @property
     def others(self) -> list[BranchNight]:
-        """The other branches of the night."""
         return [branch for index, branch in enumerate(self.night.record.branches) if index != self.index]
 
     def update(self, **changes: object) -> None:
@@ -143,5 +139,4 @@ class BranchContext:
         self.log(text)
 
     def log(self, text: str) -> None:
-        """Show a line about the branch."""
         self.night.work.progress.log(f"{self.record.name}: {text}")

@@ -69,7 +69,6 @@ class PlanState:
 
     @classmethod
     def after(cls, nights: Iterable[Night], acks: Mapping[str, Ack]) -> PlanState:
-        """The state after some nights."""
         state = cls(acks=acks)
         for night in nights:
             for branch in night.branches:

@@ -43,12 +43,10 @@ class BranchPlan(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> BranchKey:
-        """The tree and the branch; `packages` and which ones."""
         return ("packages", self.packages) if self.packages else (self.tree, self.branch)
 
     @property
     def name(self) -> str:
-        """The branch for people."""
         return "/".join(self.key)
 
 
@@ -67,7 +65,6 @@ class LiveOptions(Record, frozen=True, kw_only=True):
 
     @property
     def budget_s(self) -> float:
-        """The budget in seconds."""
         return seconds_of(self.budget) or 0.0
 
 
@@ -105,7 +102,6 @@ class NightlyPlan(Record, frozen=True, kw_only=True):
 
     @property
     def budget_s(self) -> float:
-        """The budget in seconds."""
         return seconds_of(self.budget) or 0.0
 
     @property

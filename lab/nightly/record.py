@@ -152,7 +152,6 @@ class Event(Record, frozen=True, kw_only=True):
 
     @property
     def branch_key(self) -> BranchKey:
-        """The tree and the branch."""
         return self.tree, self.branch
 
     @property
@@ -167,12 +166,10 @@ class Event(Record, frozen=True, kw_only=True):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes that show it."""
         return tuple(mode for mode in MODES if any(case.mode == mode for case in self.cases))
 
     @property
     def names(self) -> set[CaseName]:
-        """The cases that it is about."""
         return {case.name for case in self.cases}
 
 
@@ -200,12 +197,10 @@ class BranchNight(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> BranchKey:
-        """The tree and the branch."""
         return self.tree, self.branch
 
     @property
     def name(self) -> str:
-        """The branch for people."""
         return "/".join(self.key)
 
     def started_in(self, mode: Mode) -> dict[str, str]:
@@ -214,7 +209,6 @@ class BranchNight(Record, frozen=True, kw_only=True):
         return {key.removeprefix("live "): self.started[key] for key in keys}
 
     def measured_in(self, mode: Mode) -> list[TipComparison]:
-        """The finished comparisons of one mode."""
         return [comparison for comparison in self.measured if comparison.mode == mode]
 
     @property
@@ -244,7 +238,6 @@ class Night(Record, frozen=True, kw_only=True):
 
     @property
     def events(self) -> list[Event]:
-        """The events of all branches."""
         return [event for branch in self.branches for event in branch.events]
 
 
@@ -261,12 +254,10 @@ class Ack(Record, frozen=True, kw_only=True):
 
 
 def plan_dir(plan: str) -> Path:
-    """The folder of a plan."""
     return paths.data_dir("nightly", plan)
 
 
 def save(night: Night) -> None:
-    """Store a night."""
     records.save(paths.data_dir("nightly", night.plan, "nights") / _file_name(night.number), night)
 
 
@@ -296,7 +287,6 @@ def plans() -> list[str]:
 
 
 def load_acks() -> dict[str, Ack]:
-    """The acknowledgements, by event."""
     return {ack.event: ack for ack in records.find(_acks_file(), list[Ack]) or [] if not ack.host}
 
 

@@ -32,7 +32,6 @@ from lab.nightly.tips import BrokenTip, Tips
 
 
 def today() -> str:
-    """The date of tonight's night."""
     return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
@@ -204,7 +203,6 @@ def _measure_against(branch: BranchContext, line: Tips, baseline: Baseline, mode
 
 
 def _begin(branch: BranchContext, line: Tips, baseline: Baseline, mode: Mode) -> Path:
-    """Create the folder of a comparison."""
     night = branch.night
     base, test = (
         line.arm(commit, night.plan.cc, night.work.progress) for commit in (baseline.commit, branch.record.tip)

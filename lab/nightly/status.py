@@ -67,7 +67,6 @@ def choose(name: str | None) -> str:
 
 
 def text(status: Status) -> Iterator[str]:
-    """A status for people."""
     if status.last is None:
         yield f"{status.plan}: no night yet"
         return
@@ -84,7 +83,6 @@ def text(status: Status) -> Iterator[str]:
 
 
 def night_lines(night: Night) -> Iterator[str]:
-    """A night for people."""
     yield f"night {night.number} ({night.date}) of {night.plan}: {night.outcome or 'at work'}"
     for note in night.notes:
         yield visible(f"  {note}")
@@ -105,7 +103,6 @@ def _branch(branch: BranchNight) -> str:
 
 
 def line(event: Event) -> str:
-    """An event in a line."""
     parts = [event.id, event.kind, f"{event.tree}/{event.branch}"]
     parts += [f"{case.shown} {percent(case.ratio)}" for case in event.largest[:3]]
     if len(event.cases) > 3:

@@ -86,7 +86,6 @@ class TreeTips:
             ) from error
 
     def newest(self) -> str:
-        """The commit that the branch is at."""
         for revision in (f"refs/heads/{self.branch.branch}", self.branch.branch):
             if (commit := self.tree.source.commit(revision)) is not None:
                 return commit
@@ -95,15 +94,12 @@ class TreeTips:
         )
 
     def subject(self, tip: str) -> str:
-        """The commit's subject."""
         return self.tree.source.subject(tip)
 
     def has(self, tip: str) -> bool:
-        """True if the tree has the commit."""
         return self.tree.source.commit(tip) is not None
 
     def is_behind(self, before: str, tip: str) -> bool:
-        """True of an ancestor."""
         return is_ancestor(self.tree.source, before, tip)
 
     def last_release(self, tip: str) -> str | None:
@@ -116,7 +112,6 @@ class TreeTips:
         return self.tree.source.commit(f"refs/tags/{tag}")
 
     def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
-        """A commit as an arm of a comparison."""
         return ArmPlan(spec=resolve(tip, self.tree, progress=progress), cc=cc)
 
 
@@ -139,13 +134,11 @@ class PackageTips:
         return {package.label: package.version for package in offered}
 
     def newest(self) -> str:
-        """The package of the newest version."""
         if not self._offered:
             raise UserError(f"no package is like {self.packages}", hint="`lab kernel list --available` shows all")
         return [*self._offered][-1]
 
     def subject(self, tip: str) -> str:
-        """The package's name."""
         return tip.partition("=")[0]
 
     def has(self, tip: str) -> bool:
@@ -153,7 +146,6 @@ class PackageTips:
         return tip in self._offered or self._source(tip).folder.is_dir()
 
     def is_behind(self, before: str, tip: str) -> bool:
-        """True of an older version."""
         versions = [one.partition("=")[2] for one in (before, tip)]
         return self._archive.in_order(versions) == versions
 
@@ -169,7 +161,6 @@ class PackageTips:
         return older[-1] if older else None
 
     def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
-        """A package as an arm of a comparison."""
         return ArmPlan(spec=KernelSpec(text=f"{self._word}:{self.subject(tip)}", source=self._source(tip)), cc=cc)
 
     def _source(self, tip: str) -> PackageRecord:
@@ -215,7 +206,6 @@ def comparison_plan(
 
 
 def begin_comparison(plan: Plan, label: Label | None = None) -> Path:
-    """Create the folder of a comparison."""
     folder = result_folders.new_folder(None)
     with result_folders.claimed(folder):
         if label is not None:

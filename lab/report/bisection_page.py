@@ -51,7 +51,6 @@ _ROOM = 0.15  # above and below the changes, as a share of their span: a low lan
 
 
 def bisection(stored: StoredBisection) -> str:
-    """The whole page."""
     answer = stored.answer
     table = stretches(stored.commits)
     page = _Range(answer, stored.commits)
@@ -106,7 +105,6 @@ def _size(answer: Answer) -> Comparison | None:
 
 
 def _facts(answer: Answer) -> Iterator[tuple[str, str]]:
-    """The range that was searched, and its environment."""
     tree = f" of the tree {answer.tree}" if answer.tree else ""
     yield "searched", f"{answer.candidates:,} {answer.kind}{tree}{wording.limits(answer)}"
     yield "workload", f"{answer.workload}:{answer.case}, {answer.metric} in {answer.unit}"
@@ -244,7 +242,6 @@ class _Range:
         return [(CLASSES[stand], GLYPHS.get(stand, "▬"), self.stand(stand)) for stand, _ in self.counted]
 
     def culprits(self) -> list[Tick]:
-        """The places of the culprits."""
         return [Tick(self.at(p.number) / 10, p.candidate.name) for p in self.commits if p.culprit]
 
     def chances(self) -> Chart:

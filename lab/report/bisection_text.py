@@ -22,7 +22,6 @@ _INDENT = 14
 
 
 def bisection(stored: StoredBisection) -> str:
-    """The terminal's text."""
     return render(stored.answer)
 
 

@@ -61,12 +61,10 @@ class TimelineView:
 
     @property
     def name(self) -> str:
-        """The series' own name."""
         return visible(self.timeline.name)
 
     @property
     def meaning(self) -> Meaning:
-        """The title, and how numbers are written."""
         return KNOWN.get(self.name) or Meaning(f"{self.name}, as the program reported it", number, number)
 
     @property
@@ -99,7 +97,6 @@ class TimelineView:
 
     @property
     def description(self) -> str:
-        """The plot in words."""
         reached = "; ".join(f"{level} after {base} in base, {test} in test" for level, base, test in self.rows)
         return f"{self.meaning.title}: {reached}"
 
@@ -153,7 +150,6 @@ class Sweep:
 
     @property
     def line(self) -> str:
-        """The curve in one line."""
         points = [f"{wording.change(case.primary)} at {self._shown(size)}" for size, case in self.points.items()]
         return f"{self.name}: {', '.join(points)}: {self.verdict}"
 

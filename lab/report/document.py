@@ -50,7 +50,6 @@ def schema() -> dict[str, Any]:
 
 
 def schema_path() -> Path:
-    """The path of the schema."""
     return paths.data_folder("reports") / "schemas" / "lab.ab-1.json"
 
 

@@ -82,12 +82,10 @@ def short(value: Fraction) -> str:
 
 
 def signed(value: Fraction) -> str:
-    """A difference, with its sign."""
     return ("+" if value > 0 else "") + short(value)
 
 
 def change(base: Fraction, test: Fraction) -> str:
-    """The change in percent of base."""
     if base == test:
         return "same"
     return percent(float(test / base)) if base else "only in test"
@@ -139,7 +137,6 @@ def _functions(
 
 
 def heading(cost: Cost) -> tuple[str, ...]:
-    """The names of the columns of functions."""
     return ("function", "base", "test", f"{unit_of(cost)}/op", "share", "", "calls/op")
 
 

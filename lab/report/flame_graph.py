@@ -46,7 +46,6 @@ class Node:
 
     @property
     def delta(self) -> Fraction:
-        """Test minus base."""
         return self.test - self.base
 
     @property
@@ -56,7 +55,6 @@ class Node:
 
 
 def tree(chains: Chains) -> Node:
-    """All stacks as one tree."""
     root = Node("all", "")
     for stack in sorted(chains.base.keys() | chains.test.keys()):
         base, test = (chains.per_operation(arm, stack) for arm in _ARMS)

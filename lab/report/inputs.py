@@ -36,7 +36,6 @@ class StoredComparison:
 
     @cached_property
     def result(self) -> AbResult:
-        """The result with its strings made visible."""
         return visible_record(self.raw)
 
     @cached_property
@@ -74,7 +73,6 @@ class Comparisons:
 
     @property
     def several(self) -> bool:
-        """True if there is more than one."""
         return len(self.items) > 1
 
     @property
@@ -93,17 +91,14 @@ class StoredBisection:
 
     @cached_property
     def answer(self) -> Answer:
-        """The answer with its strings made visible."""
         return visible_record(self.raw)
 
     @cached_property
     def history(self) -> History:
-        """The whole range."""
         return visible_record(records.load(self.folder / session.HISTORY, History))
 
     @cached_property
     def commits(self) -> list[RangeCommit]:
-        """The status of every commit."""
         return range_commits(self.answer, self.history)
 
     def proof(self, change: Culprit) -> StoredComparison | None:
@@ -125,7 +120,6 @@ class StoredMatrix:
 
     @cached_property
     def result(self) -> MatrixResult:
-        """The matrix with its strings made visible."""
         return visible_record(self.raw)
 
 
@@ -291,12 +285,10 @@ class Stretch(NamedTuple):
 
     @property
     def first(self) -> RangeCommit:
-        """The oldest of them."""
         return self.commits[0]
 
     @property
     def last(self) -> RangeCommit:
-        """The newest of them."""
         return self.commits[-1]
 
 

@@ -31,12 +31,10 @@ class Field(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """The interval of its change."""
         return self.cell.comparison.interval_text if self.cell.comparison else ""
 
 
 def matrix(stored: StoredMatrix) -> str:
-    """The whole page."""
     result = stored.result
     # The heat map's colours as backgrounds; paper is light.
     light, dark = heatmap.rules(".heat-{kind}{{background:{colour};color:{ink}}}")

@@ -49,7 +49,6 @@ class Grid(NamedTuple):
     title: str = ""
 
     def turned(self) -> Grid:
-        """Swap rows and columns."""
         corner = " \\ ".join(reversed(self.corner.split(" \\ ")))
         cells = [list(column) for column in zip(*self.cells, strict=True)]
         return Grid(corner, self.columns, self.rows, cells, self.title)

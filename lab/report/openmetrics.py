@@ -102,7 +102,6 @@ def _states(name: str, labels: Labels, state: Outcome) -> Iterator[str]:
 
 
 def sample(name: str, labels: Labels, value: float) -> str:
-    """One sample."""
     inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
     return f"{name}{{{inside}}} {value!r}"
 

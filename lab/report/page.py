@@ -37,7 +37,6 @@ _MOST_WORKLOADS = 4
 
 
 def comparison(comparisons: Comparisons) -> str:
-    """The whole page."""
     views = [
         ResultView(stored=item, letter=letter, index=index)
         for index, (letter, item) in enumerate(zip(comparisons.letters, comparisons.items, strict=True), start=1)
@@ -86,7 +85,6 @@ class CaseView:
 
     @cached_property
     def label(self) -> str:
-        """The name, without the workload if there is only one."""
         return wording.label(self.case, self.stored.result)
 
     @property
@@ -184,7 +182,6 @@ class ResultView:
 
     @property
     def result(self) -> AbResult:
-        """The result, safe to show."""
         return self.stored.result
 
     @cached_property
@@ -207,7 +204,6 @@ class ResultView:
 
     @cached_property
     def scale(self) -> Scale:
-        """One scale for all cases."""
         return _scale([self.stored])
 
     @property
@@ -256,7 +252,6 @@ class ResultView:
 
     @property
     def environment(self) -> list[tuple[str, str]]:
-        """The environment of both arms."""
         result, around = self.result, self.result.environment
         return [
             ("fingerprint", around.fingerprint),
@@ -283,7 +278,6 @@ class ResultView:
 
     @property
     def live(self) -> dict[str, Any] | None:
-        """The host gate and the rounds, of live mode."""
         return live_values(self.result.live) if self.result.live else None
 
     @property

@@ -56,7 +56,6 @@ class Boot(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name of the guest."""
         return f"{self.workload} {self.arm}" + (f" turn {self.turn}" if self.turn else "")
 
 
@@ -99,7 +98,6 @@ class Bundle(Record, frozen=True, kw_only=True):
     plugin: Plugin | None = None
 
     def boot(self, guest: Guest) -> Boot:
-        """The start of a guest."""
         return next(boot for boot in self.boots if (boot.workload, boot.arm, boot.turn) == guest.start)
 
 
@@ -133,7 +131,6 @@ class BundleFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guest_of(boot: Boot, qemu: Qemu, parameters: ExactMachine, instrument: Instrument | None) -> ExactGuest:
-    """The guest of a boot."""
     return ExactGuest(
         qemu=qemu,
         machine=boot.machine,
@@ -221,7 +218,6 @@ def _path(kind: type[Any], value: Any) -> Any:
 
 
 def save(folder: Path, bundle: Bundle, expected: Expected, result: AbResult) -> None:
-    """Write the records."""
     for name, record in ((DESCRIPTION, bundle), (EXPECTED, expected), (RESULT, result)):
         records.write_atomic(folder / name, records.encode(record))
 
