@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lab.bisection.commit_range import is_ancestor
 from lab.compare import result_folders
@@ -26,46 +26,12 @@ from lab.history.index import LABEL, Label
 from lab.kernels import architecture, archives, trees
 from lab.kernels.archives import PackageRecord
 from lab.kernels.kernel import KernelSpec, resolve
-from lab.kernels.trees import Tree
 from lab.nightly.plan import BranchPlan, NightlyPlan
 from lab.workloads import selection
 
 
-class Tips(Protocol):
-    """A line of kernels, each with an id: a commit, or a package at a version."""
-
-    @property
-    def tree(self) -> Tree | None:
-        """The tree that steps are bisected in; None if kernels are packages."""
-
-    def newest(self) -> str:
-        """The id of the tip."""
-
-    def subject(self, tip: str) -> str:
-        """A title for people."""
-
-    def has(self, tip: str) -> bool:
-        """True while the kernel can still be had."""
-
-    def is_behind(self, before: str, tip: str) -> bool:
-        """True if a kernel comes before another one, or is it."""
-
-    def last_release(self, tip: str) -> str | None:
-        """The last release before a kernel."""
-
-    def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
-        """A kernel as an arm of a comparison."""
-
-
-def fetch(branch: BranchPlan, progress: Progress) -> Tips:
-    """The line of a branch as it is now."""
-    return PackageTips(branch.packages, progress) if branch.packages else TreeTips(branch, progress)
-
-
 class TreeTips:
     """The commits of a branch. Only a clone is fetched; other trees are used as they are."""
-
-    tree: Tree
 
     def __init__(self, branch: BranchPlan, progress: Progress) -> None:
         self.branch = branch
@@ -97,9 +63,11 @@ class TreeTips:
         return self.tree.source.subject(tip)
 
     def has(self, tip: str) -> bool:
+        """True while the kernel can still be had."""
         return self.tree.source.commit(tip) is not None
 
     def is_behind(self, before: str, tip: str) -> bool:
+        """True if a kernel comes before another one, or is it."""
         return is_ancestor(self.tree.source, before, tip)
 
     def last_release(self, tip: str) -> str | None:
@@ -118,7 +86,7 @@ class TreeTips:
 class PackageTips:
     """The packages of a suite, by version: `deb:trixie-backports/*`. The lists are fetched again."""
 
-    tree: Tree | None = None
+    tree = None
 
     def __init__(self, packages: str, progress: Progress) -> None:
         asked = archives.asked(packages)
@@ -142,7 +110,7 @@ class PackageTips:
         return tip.partition("=")[0]
 
     def has(self, tip: str) -> bool:
-        """True of a package that a suite offers, or that was downloaded."""
+        """True for a package that a suite offers, or that was downloaded."""
         return tip in self._offered or self._source(tip).folder.is_dir()
 
     def is_behind(self, before: str, tip: str) -> bool:
@@ -165,6 +133,15 @@ class PackageTips:
 
     def _source(self, tip: str) -> PackageRecord:
         return self._archive.labelled(tip, architecture.DEFAULT)
+
+
+Tips = TreeTips | PackageTips
+"""A line of kernels, each with an id: a commit, or a package at a version."""
+
+
+def fetch(branch: BranchPlan, progress: Progress) -> Tips:
+    """The line of a branch as it is now."""
+    return PackageTips(branch.packages, progress) if branch.packages else TreeTips(branch, progress)
 
 
 class BrokenTip(Exception):
