@@ -41,12 +41,12 @@ class Change:
     """
 
     introduced: str
-    commit: str | None
-    subject: str
-    upstream: str | None
-    tree: str
+    commit: str | None = None
+    subject: str = ""
+    upstream: str | None = None
+    tree: str = ""
     author: str | None = None
-    people: tuple[str, ...]
+    people: tuple[str, ...] = ()
     notes: tuple[str, ...]
 
 
@@ -65,11 +65,6 @@ def between(stored: StoredComparison, *, is_searched: bool = False) -> Change:
         return _of_tree(base, test, base.tree_source, test.tree_source)
     return Change(
         introduced=f"{_version(stored.result.base.release)}..{_version(stored.result.test.release)}",
-        commit=None,
-        subject="",
-        upstream=None,
-        tree="",
-        people=(),
         notes=(
             *([] if is_searched else ["the arms are not two commits of one tree: bisect first"]),
             "add the maintainers of the culprit's files: scripts/get_maintainer.pl",
@@ -100,16 +95,12 @@ def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, tes
         notes.append(f"patched: {', '.join(map(visible, (*base.patches, *test.patches)))} are part of the difference")
     if (base_spec.settings, base_spec.kconfig) != (test_spec.settings, test_spec.kconfig):
         notes.append("the arms differ in settings or kconfig too")
-    alone = base.commit in parents and not base.patches and not test.patches
-    if not alone:
+    if base.commit not in parents or base.patches or test.patches:
         notes.append("this is a range, not a commit: bisect it, and write to the culprit's people")
         return Change(
             introduced=f"{base.commit[:12]}..{test.commit[:12]}",
-            commit=None,
             subject=visible(test.subject),
-            upstream=None,
             tree=_tree_origin(test.tree),
-            people=(),
             notes=tuple(notes),
         )
     upstream = next((commit for commit, _ in revisions.upstream_of(message)), None)
@@ -118,7 +109,8 @@ def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, tes
     author = next(
         addresses([repo.git("show", "-s", "--format=%an <%ae>", "--end-of-options", test.commit, "--")]), None
     )
-    people = [*filter(None, [author]), *_tagged(message), *_maintainers(repo, test.commit, notes)]
+    tagged = addresses(tag[1] for line in message.splitlines() if (tag := _TAG.match(line)))
+    people = [*filter(None, [author]), *tagged, *_maintainers(repo, test.commit, notes)]
     return Change(
         introduced=upstream or test.commit,
         commit=test.commit,
@@ -126,7 +118,7 @@ def _of_tree(base_spec: KernelSpec, test_spec: KernelSpec, base: TreeSource, tes
         upstream=upstream,
         tree=_tree_origin(test.tree),
         author=author,
-        people=tuple(_distinct(people)),
+        people=_distinct(people),
         notes=tuple(notes),
     )
 
@@ -151,11 +143,6 @@ def _remote(repo: Repo) -> str:
     return f"{match[1]}://{match[2]}" if match else ""
 
 
-def _tagged(message: str) -> Iterator[str]:
-    """Everybody in the tags of a commit."""
-    yield from addresses(tag[1] for line in message.splitlines() if (tag := _TAG.match(line)))
-
-
 def addresses(texts: Iterable[str]) -> Iterator[str]:
     """The well-formed addresses of people among lines of text, as `Name <address>`."""
     for text in texts:
@@ -169,13 +156,12 @@ def addresses(texts: Iterable[str]) -> Iterator[str]:
             yield f"{name} <{match[2]}>" if name else match[2]
 
 
-def _distinct(people: Iterable[str]) -> list[str]:
+def _distinct(people: Iterable[str]) -> tuple[str, ...]:
     """Each address once, in its first form."""
     first: dict[str, str] = {}
     for person in people:
-        address = person.rpartition("<")[2].rstrip(">").lower()
-        first.setdefault(address, person)
-    return list(first.values())
+        first.setdefault(person.rpartition("<")[2].rstrip(">").lower(), person)
+    return tuple(first.values())
 
 
 def _maintainers(repo: Repo, commit: str, notes: list[str]) -> list[str]:
