@@ -31,15 +31,6 @@ MOST_ROWS = 2000
 _MOST_SEEDS = 24
 _SINGULAR = {"packages": "package", "patches": "patch", "options": "option", "files": "mix", "hunks": "mix"}
 
-CLASSES = {
-    CommitStatus.OLD: "old",
-    CommitStatus.NEW: "new",
-    CommitStatus.NEITHER: "neither",
-    CommitStatus.UNCLEAR: "unclear",
-    CommitStatus.UNTESTABLE: "untestable",
-    CommitStatus.SUSPECT: "suspect",
-    CommitStatus.OPEN: "open",
-}
 GLYPHS = {
     CommitStatus.OLD: "●", CommitStatus.NEW: "■", CommitStatus.NEITHER: "◆", CommitStatus.UNCLEAR: "?",
     CommitStatus.UNTESTABLE: "✕",
@@ -239,7 +230,7 @@ class _Range:
 
     def legend(self) -> list[tuple[str, str, str]]:
         """Class, shape and text of each status that is on the pictures."""
-        return [(CLASSES[stand], GLYPHS.get(stand, "▬"), self.stand(stand)) for stand, _ in self.counted]
+        return [(stand.style, GLYPHS.get(stand, "▬"), self.stand(stand)) for stand, _ in self.counted]
 
     def culprits(self) -> list[Tick]:
         return [Tick(self.at(p.number) / 10, p.candidate.name) for p in self.commits if p.culprit]
@@ -271,9 +262,9 @@ class _Range:
         """Every measured commit by its change against the old end."""
         axis = Axis.of([level for _, _, level in self._levels], _ROOM)
         parts = [plots.path("zero", f"M0 {axis.at(0.0)}H{SIZE}")]
-        for stand, name in CLASSES.items():
+        for stand in CommitStatus:
             places = [f"{self.at(number)} {axis.at(level)}" for number, each, level in self._levels if each == stand]
-            parts.append(plots.dots(f"dots of-{name}", places))
+            parts.append(plots.dots(f"dots of-{stand.style}", places))
         changes, step = plots.round_values(math.exp(axis.low) - 1, math.exp(axis.high) - 1, most=4)
         up = [Tick(axis.at(math.log1p(x)) / 10, plots.in_percent(1 + x, step)) for x in changes]
         measured = self.answer.measured
@@ -284,7 +275,7 @@ class _Range:
         """Each step of the way, a row each."""
         rows = max(len(self.path), 1)
         return [
-            _Mark(self.at(p.number) / 10, 100 * (i + 0.5) / rows, GLYPHS[p.status], CLASSES[p.status], p.order or 0)
+            _Mark(self.at(p.number) / 10, 100 * (i + 0.5) / rows, GLYPHS[p.status], p.status.style, p.order or 0)
             for i, p in enumerate(self.path)
         ]
 
@@ -301,7 +292,7 @@ class _Range:
             run = list(group)
             left, width = self._box(run[0].number, run[-1].number)
             height = SIZE if measured or stand == CommitStatus.SUSPECT else SIZE // 3
-            parts.append(plots.rect(f"stand of-{CLASSES[stand]}", left, SIZE - height, width, height))
+            parts.append(plots.rect(f"stand of-{stand.style}", left, SIZE - height, width, height))
         counts = ", ".join(f"{count} {self.stand(stand)}" for stand, count in self.counted)
         return Chart(plots.picture(parts, f"commits from the old end to the new one: {counts}"))
 
@@ -320,7 +311,7 @@ class _Range:
             "title": first.title if many == 1 else f"{many} {self.answer.kind}, none of them measured",
             "stand": self._status(place),
             "filter": self.stand(place.status),
-            "kind": CLASSES[place.status],
+            "kind": place.status.style,
             "glyph": GLYPHS.get(place.status, "▬") if place.measured else "▬",
             "step": place.order,
             "ratio": self.new if is_end else step and step.ratio,

@@ -185,6 +185,11 @@ class CommitStatus(StrEnum):
     SUSPECT = "not measured, may be the culprit"
     OPEN = "not measured"
 
+    @property
+    def style(self) -> str:
+        """The class that gives the status its colour on a page."""
+        return self.name.lower()
+
 
 LEVELS = (CommitStatus.OLD, CommitStatus.NEW, CommitStatus.NEITHER)
 """The statuses of commits whose values are known, or inferred."""
@@ -297,12 +302,9 @@ def stretches(commits: Sequence[RangeCommit]) -> list[Stretch]:
     rows: list[list[RangeCommit]] = []
     for commit in commits:
         alone = commit.measured or commit.culprit
-        if not alone and rows and _joins(rows[-1][-1], commit):
-            rows[-1].append(commit)
-        else:
+        before = rows[-1][-1] if rows else commit
+        if not rows or alone or before.measured or before.culprit or before.status != commit.status:
             rows.append([commit])
+        else:
+            rows[-1].append(commit)
     return [Stretch(row) for row in rows]
-
-
-def _joins(before: RangeCommit, commit: RangeCommit) -> bool:
-    return before.status == commit.status and not before.measured and not before.culprit
