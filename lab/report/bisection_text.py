@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.bisection.answer import Answer, Culprit, Function, HunkSet, Step
+from lab.bisection.answer import Answer, Culprit, HunkSet, Step
 from lab.bisection.plan import FAILED, outcome_word
 from lab.compare.lines import Moves
 from lab.core.git import short
@@ -86,7 +86,8 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
     else:
         yield f"{kind}: one of {len(found.suspects)} commits, up to {_named(answer, found.commit)}"
         for name in found.suspects[:_MOST_SUSPECTS]:
-            yield f"    {_named(answer, name)}{_why_open(found, name)}"
+            why = "" if name == found.commit else " (not measured)"
+            yield f"    {_named(answer, name)}{' (could not be tested)' if name in found.untested else why}"
         if len(found.suspects) > _MOST_SUSPECTS:
             yield f"    and {len(found.suspects) - _MOST_SUSPECTS} more"
     if (effect := wording.effect_of(found)) is not None:
@@ -109,13 +110,6 @@ def _hunks(kind: str, title: str, hunks: HunkSet) -> Iterator[str]:
     yield from (f"{_HUNK}{line}" for line in hunks.diff[:_MOST_LINES])
     if (left := len(hunks.diff) - _MOST_LINES) > 0:
         yield f"    and {left} more lines (--json has all)"
-
-
-def _why_open(found: Culprit, name: str) -> str:
-    """The reason why a commit of a range is still a suspect."""
-    if name in found.untested:
-        return " (could not be tested)"
-    return " (not measured)" if name != found.commit else ""
 
 
 def _merge(answer: Answer) -> str:
@@ -150,7 +144,8 @@ def _proof(found: Culprit) -> Iterator[str]:
     if proof.functions:
         yield f"  functions   that changed, {unit_of(proof.functions[0].cost)} an operation:"
         for function in proof.functions:
-            yield f"    {_function(function)}"
+            mark = "" if function.space == "kernel" else " (program)"
+            yield f"    {function.base:>14,.1f} -> {function.test:>14,.1f}  {function.name}{mark}"
     if proof.lines:
         yield "  lines       that vCPUs take from each other, moves an operation (of them for nothing):"
         for line in proof.lines:
@@ -159,11 +154,6 @@ def _proof(found: Culprit) -> Iterator[str]:
 
 def _moves(moves: Moves) -> str:
     return f"{moves.moved:.2f} ({moves.false:.2f})"
-
-
-def _function(function: Function) -> str:
-    mark = "" if function.space == "kernel" else " (program)"
-    return f"{function.base:>14,.1f} -> {function.test:>14,.1f}  {function.name}{mark}"
 
 
 def _path(answer: Answer) -> Iterator[str]:

@@ -28,6 +28,7 @@ from lab.core.text import aligned, columns, number, plural, visible, visible_rec
 from lab.kernels import architecture
 from lab.kernels.alternatives import CpuChoices, FeatureChoice
 from lab.report import wording
+from lab.report.wording import cut
 from lab.stats.verdict import Outcome, percent
 
 _NAME_AT_LEAST = 16
@@ -173,7 +174,7 @@ def _fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
     narrow = [[row[i] for i in kept] for row in rows]
     longest = max(width - _width(narrow, 1), _NAME_AT_LEAST)
     right = [place for place, i in enumerate(kept) if i in (1, 2, 3, 4)]
-    return columns([(_cut(name, longest), *cells) for name, *cells in narrow], right=right)
+    return columns([(cut(name, longest), *cells) for name, *cells in narrow], right=right)
 
 
 def _kept(rows: Sequence[Sequence[str]], width: int, gives_way: Sequence[int]) -> list[int]:
@@ -191,10 +192,6 @@ def _width(rows: Sequence[Sequence[str]], first: int) -> int:
     return sum(max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[first:])
 
 
-def _cut(name: str, longest: int) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
-
-
 # ---- lines
 
 LINE_HEADING = ("line", "functions", "CPUs r/w", "moved/op", "false/op", "atomics/op", "cycles lost/op", "held/op")
@@ -205,8 +202,8 @@ def _lines(lines: Sequence[MetLine], width: int) -> Text:
     rows = [LINE_HEADING, *line_cells(lines)]
     kept = _kept([("", *row[1:]) for row in rows], width, gives_way=(5, 7, 1, 2, 6))
     place = max((width - _width([[row[i] for i in kept if i > 1] for row in rows], 0)) // (2 if 1 in kept else 1), 16)
-    cut = [[_cut(row[i], place - 2) if i < 2 else row[i] for i in kept] for row in rows]
-    return Text("\n".join(columns(cut, right=[place for place, i in enumerate(kept) if i > 2])))
+    shown = [[cut(row[i], place - 2) if i < 2 else row[i] for i in kept] for row in rows]
+    return Text("\n".join(columns(shown, right=[place for place, i in enumerate(kept) if i > 2])))
 
 
 def line_cells(lines: Sequence[MetLine]) -> list[tuple[str, ...]]:
@@ -245,7 +242,7 @@ def _false_sharing(kernel: str, found: Sequence[CaseLint], width: int) -> Text:
     for case in found:
         for line in case.lines:
             shown.append(f"\n{case.case}  ", style="bold")
-            shown.append(f"{line.false:.2f} of {line.moved:.2f} moves an operation: {_cut(line.place, width)}\n")
+            shown.append(f"{line.false:.2f} of {line.moved:.2f} moves an operation: {cut(line.place, width)}\n")
             for access in line.accesses:
                 done = ((access.readers, "read by"), (access.writers, "written by"))
                 words = "; ".join(f"{how} {', '.join(functions)}" for functions, how in done if functions)

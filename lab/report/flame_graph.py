@@ -14,6 +14,7 @@ from lab.compare.explain import Arm, FunctionKey
 from lab.core.text import xml
 from lab.report.explain_text import change, short, unit_of
 from lab.report.plots import document, rect, text, themes
+from lab.report.wording import cut
 
 _ARMS: tuple[Arm, ...] = ("base", "test")
 
@@ -111,8 +112,7 @@ def _drawn(node: Node, left: float, top: float, scale: float, moved: float) -> I
     shade = sum(abs(node.delta) >= least * moved for least in _SHADES) if moved else 0
     kind = f"{'more' if node.delta > 0 else 'less'}{shade}" if shade else "as"
     characters = int((width - 4) / _CHARACTER)
-    name = node.name if len(node.name) <= characters else f"{node.name[: characters - 1]}…"
-    label = text(left + 2, top + 13, name) if characters > 2 else ""
+    label = text(left + 2, top + 13, cut(node.name, characters)) if characters > 2 else ""
     yield f"<g><title>{xml(tip)}</title>{rect(kind, left, top, width, _ROW)}{label}</g>"
     for callee in sorted(node.callees.values(), key=lambda one: (one.space, one.name)):
         yield from _drawn(callee, left, top + _ROW, scale, moved)

@@ -25,6 +25,7 @@ from lab.kernels import architecture
 from lab.report import plots
 from lab.report.explain_text import cells, change, initcall_cells, level_cells, line_cells, short, unit_of
 from lab.report.plots import document, rect, text, themes
+from lab.report.wording import cut
 from lab.stats.verdict import Outcome
 
 MOST_FUNCTIONS = MOST_LINES = 20
@@ -73,7 +74,8 @@ def svg(explanation: Explanation, cost: Cost = "cycles", *, title: str, machine:
     bars = _bars(explanation, cost)
     rows = [*bars.rows, *([bars.others] if bars.others else [])]
     height = _TOP + len(rows) * _ROW + _FOOT
-    subtitle = _subtitle(explanation, cost, unit_of(cost, machine))
+    base, test = explanation.costs(total(explanation.rows), cost)
+    subtitle = f"{unit_of(cost, machine)} per operation: {short(base)} -> {short(test)} ({change(base, test)})"
     foot = f"{unit_of(cost)} per operation, test against base: right more, left less"
     parts = [
         _text(_MARGIN, 28, title, WIDTH - 2 * _MARGIN, "ink title"),
@@ -106,15 +108,9 @@ def _drawn(row: FunctionRow, number: int, explanation: Explanation, cost: Cost, 
     )
 
 
-def _subtitle(explanation: Explanation, cost: Cost, unit: str) -> str:
-    base, test = explanation.costs(total(explanation.rows), cost)
-    return f"{unit} per operation: {short(base)} -> {short(test)} ({change(base, test)})"
-
-
 def _text(left: float, baseline: int, words: str, width: float, kind: str = "ink") -> str:
     """Text cut to so many pixels."""
-    characters = int(width / _CHARACTER)
-    return text(left, baseline, words if len(words) <= characters else f"{words[: characters - 1]}…", kind)
+    return text(left, baseline, cut(words, int(width / _CHARACTER)), kind)
 
 
 # ---- on a page

@@ -15,7 +15,7 @@ from lab.core.text import aligned, visible_record
 from lab.kernels import architecture
 from lab.report import wording
 from lab.report.curves import sweeps_of
-from lab.report.wording import shown
+from lab.report.wording import cut, shown
 from lab.stats.verdict import Comparison, Outcome, percent
 
 if TYPE_CHECKING:
@@ -117,9 +117,7 @@ def _lines(result: AbResult, cases: Sequence[CaseResult], width: int) -> list[li
         lines = _aligned([column for column in columns if column.of is None], cases)
     if not _fits(lines, width):
         most = max(len(lines[0][0]) - (_width(lines) - width), _NAME)
-        cut = (line[0].rstrip() for line in lines)
-        names = [(name if len(name) <= most else f"{name[: most - 1]}…").ljust(most) for name in cut]
-        lines = [[name, *line[1:]] for name, line in zip(names, lines, strict=True)]
+        lines = [[cut(line[0].rstrip(), most).ljust(most), *line[1:]] for line in lines]
     return lines
 
 

@@ -31,6 +31,11 @@ def shown(values: Sequence[float | None]) -> str:
     return number(math.nan if middle is None else middle)
 
 
+def cut(name: str, longest: int) -> str:
+    """A name with so many characters at most."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
 def change(comparison: Comparison) -> str:
     """The movement of a comparison; a percentage changes by points, unless its ratio decides."""
     base, test = mean(comparison.base), mean(comparison.test)
@@ -75,12 +80,7 @@ def moved(case: CaseResult, result: AbResult) -> str:
     """The movement of a case: its metric, the change with the interval, the unit, and the instructions beside it."""
     primary = case.primary
     text = f"{primary.name} {change(primary)} {primary.interval_text}".rstrip()
-    return f"{text}, {unit(primary, result)}{instructions(case)}"
-
-
-def instructions(case: CaseResult) -> str:
-    """The change of the instructions beside modelled cycles, behind the words about these; empty without any."""
-    return beside(case.instructions)
+    return f"{text}, {unit(primary, result)}{beside(case.instructions)}"
 
 
 def beside(count: Comparison | None) -> str:
@@ -188,7 +188,7 @@ def sentence(result: AbResult, *, versions: bool = True) -> str:
     if (case := result.headline) is not None:
         primary = case.primary
         text += f"; most in {case.name}: {primary.name} {change(primary)} {primary.interval_text}".rstrip()
-        text += f", in {unit(primary, result, versions=versions)}{instructions(case)}"
+        text += f", in {unit(primary, result, versions=versions)}{beside(case.instructions)}"
     return f"{text} ({threshold(result)}, {plural(len(result.seeds), result.pairs)}, {result.mode} mode)"
 
 
