@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
 from lab.core import paths, records, settings
@@ -34,7 +34,9 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.engine = _engine(path)
+        self.engine = sa.create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": _TIMEOUT_S})
+        sa.event.listen(self.engine, "connect", _set_up_sqlite)
+        sa.event.listen(self.engine, "begin", _begin_sqlite)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -105,7 +107,8 @@ def choose(chosen: str | None) -> Path:
 
     `sqlite:////path/to/file`, as SQLAlchemy writes a SQLite file, names it as well.
     """
-    text = (_configured(chosen) or str(_own_file())).removeprefix("sqlite:///")
+    configured = chosen or os.environ.get(VARIABLE) or settings.load().database
+    text = (configured or str(_own_file())).removeprefix("sqlite:///")
     if not text or "://" in text:
         raise UserError("the history can only be in a SQLite file", hint="name it by its path: /path/to/file")
     return Path(text).absolute()
@@ -115,20 +118,7 @@ def _own_file() -> Path:
     return paths.data_dir("history") / "history.sqlite"
 
 
-def _configured(chosen: str | None) -> str | None:
-    if chosen := chosen or os.environ.get(VARIABLE):
-        return chosen
-    return settings.load().database
-
-
 # ---- connections
-
-
-def _engine(path: Path) -> Engine:
-    engine = sa.create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": _TIMEOUT_S})
-    sa.event.listen(engine, "connect", _set_up_sqlite)
-    sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
@@ -222,6 +212,11 @@ VERSION = 3
 
 metadata = MetaData()
 
+
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False) for name in names]
+
+
 # One row. The first labs had it from Alembic: by this name they know newer tables, and leave them alone.
 version = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
 
@@ -231,17 +226,9 @@ results = Table(
     metadata,
     Column("key", Integer, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
-    Column("kind", Text, nullable=False),
-    Column("started", Text, nullable=False),
-    Column("mode", Text, nullable=False),
-    Column("base", Text, nullable=False),
-    Column("test", Text, nullable=False),
-    Column("verdict", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("plan", Text, nullable=False),
+    *_texts("kind", "started", "mode", "base", "test", "verdict", "reason", "fingerprint", "plan"),
     Column("night", Integer, nullable=False),
-    Column("stamp", Text, nullable=False),
+    *_texts("stamp"),
 )
 
 # branch: empty except for results of `lab nightly`. conditions: a digest of everything beside the kernel's commit that
@@ -250,18 +237,9 @@ series = Table(
     "series",
     metadata,
     Column("key", Integer, primary_key=True),
-    Column("tree", Text, nullable=False),
-    Column("branch", Text, nullable=False),
-    Column("workload", Text, nullable=False),
-    Column("case_name", Text, nullable=False),
-    Column("metric", Text, nullable=False),
-    Column("unit", Text, nullable=False),
-    Column("better", Text, nullable=False),
+    *_texts("tree", "branch", "workload", "case_name", "metric", "unit", "better"),
     Column("is_primary", Boolean, nullable=False),
-    Column("mode", Text, nullable=False),
-    Column("setup", Text, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("conditions", Text, nullable=False),
+    *_texts("mode", "setup", "fingerprint", "conditions"),
     UniqueConstraint("workload", "case_name", "metric", "tree", "branch", "conditions", name="series_by_name"),
 )
 
@@ -273,12 +251,9 @@ points = Table(
     Column("key", Integer, primary_key=True),
     Column("series", Integer, ForeignKey("series.key"), nullable=False),
     Column("result", Integer, ForeignKey("results.key", ondelete="CASCADE"), nullable=False),
-    Column("arm", Text, nullable=False),
-    Column("commit", Text, nullable=False),
-    Column("release", Text, nullable=False),
-    Column("subject", Text, nullable=False),
+    *_texts("arm", "commit", "release", "subject"),
     Column("night", Integer, nullable=False),
-    Column("started", Text, nullable=False),
+    *_texts("started"),
     Column("seeds", Integer, nullable=False),
     Column("first3", Float),
     Column("first6", Float),

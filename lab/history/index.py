@@ -302,11 +302,10 @@ def _setup(arm: ArmResult, spec: KernelSpec) -> str:
 
 
 def _judgement(series: SeriesName, arm: str, metric: Comparison, holm: bool | None) -> Judgement:
-    changed = metric.is_change
     beyond_chance = holm is not False if metric.primary else metric.survived is not False
     return Judgement(
         series=series, arm=arm, ratio=metric.ratio, interval=metric.interval, verdict=metric.verdict,
-        counts=changed and beyond_chance,
+        counts=metric.is_change and beyond_chance,
     )  # fmt: skip
 
 

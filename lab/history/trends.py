@@ -110,6 +110,10 @@ class SideBySide(Record, frozen=True, kw_only=True):
 # ---- series
 
 
+_RENAMED = {"case_name": "case", "is_primary": "primary"}
+"""The columns that a `Summary` has by another name."""
+
+
 def list_series(connection: Connection, wanted: SeriesFilter) -> list[Summary]:
     """The series that match, sorted by name; series of one name by age, the newest last."""
     counted = (
@@ -124,14 +128,17 @@ def list_series(connection: Connection, wanted: SeriesFilter) -> list[Summary]:
         .subquery()
     )
     statement = (
-        sa.select(series, counted.c.points, counted.c.last, counted.c.night)
+        sa.select(
+            *(column.label(_RENAMED.get(column.name, column.name)) for column in series.c),
+            counted.c.points, counted.c.last, counted.c.night,
+        )
         .join(counted, counted.c.series == series.c.key)
         .order_by(
             series.c.tree, series.c.branch, series.c.workload, series.c.case_name, series.c.metric, counted.c.last,
             series.c.conditions,
         )
     )  # fmt: skip
-    return [_summary(row) for row in connection.execute(statement)]
+    return [Summary(**row) for row in connection.execute(statement).mappings()]
 
 
 def _where(wanted: SeriesFilter) -> sa.ColumnElement[bool]:
@@ -147,14 +154,6 @@ def _where(wanted: SeriesFilter) -> sa.ColumnElement[bool]:
     if wanted.conditions is not None:
         clauses.append(series.c.conditions.startswith(wanted.conditions, autoescape=True))
     return sa.and_(sa.true(), *clauses)
-
-
-def _summary(row: Any) -> Summary:
-    return Summary(
-        key=row.key, tree=row.tree, branch=row.branch, workload=row.workload, case=row.case_name, metric=row.metric,
-        unit=row.unit, better=row.better, primary=row.is_primary, mode=row.mode, setup=row.setup,
-        fingerprint=row.fingerprint, conditions=row.conditions, points=row.points, last=row.last, night=row.night,
-    )  # fmt: skip
 
 
 def choose(summaries: Sequence[Summary]) -> tuple[Summary, list[str]]:
