@@ -24,6 +24,7 @@ from lab.kernels.trees import Tree
 from lab.nightly import tips
 from lab.nightly.context import BranchContext
 from lab.nightly.record import HARMFUL, CaseChange, CaseName, Event, EventCulprit
+from lab.report.wording import effect_of
 from lab.stats.verdict import Outcome, distance, percent
 from lab.workloads import selection
 
@@ -213,8 +214,7 @@ def _worse(answer: Answer) -> list[Culprit]:
 
 
 def _ratio(change: Culprit) -> float | None:
-    """The effect of a change: from the fresh seeds of its proof if there are any."""
-    effect = (change.proof.fresh if change.proof else None) or change.effect
+    effect = effect_of(change)
     return effect.ratio if effect else None
 
 

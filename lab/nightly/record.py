@@ -253,10 +253,6 @@ class Ack(Record, frozen=True, kw_only=True):
 # ---- files
 
 
-def plan_dir(plan: str) -> Path:
-    return paths.data_dir("nightly", plan)
-
-
 def save(night: Night) -> None:
     records.save(paths.data_dir("nightly", night.plan, "nights") / _file_name(night.number), night)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lab.cluster import connect
 from lab.compare import result_folders
-from lab.core import records
+from lab.core import paths, records
 from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError, UserError
 from lab.core.executor import Work
 from lab.guests.run import Mode
@@ -37,7 +37,7 @@ def today() -> str:
 
 def run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     """Run the rest of tonight's night; returns it, and False if it was finished before."""
-    lock = FileLock(record.plan_dir(plan.name) / ".lock")
+    lock = FileLock(paths.data_dir("nightly", plan.name) / ".lock")
     try:
         held = lock.acquire(timeout=0)
     except Timeout:

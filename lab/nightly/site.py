@@ -41,6 +41,8 @@ from lab.stats.verdict import percent
 
 _MARK = ".lab-nightly-site"
 _TONES = {"fixed": "improvement", "mended": "improvement", "broken": "unknown", "unfounded": "same"}
+"""The colours of events by kind; all others are regressions."""
+
 _NIGHT_TONES = {"green": "improvement", "regression": "regression", "no news": "regression", "nothing new": "same"}
 
 
@@ -103,24 +105,20 @@ class _Site:
 
     def _page(self, name: str, top: str, **values: Any) -> str:
         return templates.fill(
-            f"nightly/{name}.html.j2", plan=self.plan, top=top, acks=self.state.acks, tone=_tone,
-            night_tone=_night_tone, step_tone=_step_tone, short=record.short, **values,
+            f"nightly/{name}.html.j2", plan=self.plan, top=top, acks=self.state.acks, tones=_TONES,
+            night_tones=_NIGHT_TONES, step_tone=_step_tone, short=record.short, **values,
         )  # fmt: skip
 
     def _index(self) -> str:
+        scale = Scale.holding([ratio for trend in self.trends for ratio in _ratios(trend) if ratio], THRESHOLD)
         return self._page(
             "index", "", nights=self.nights, last=self.nights[-1], open=list(self.state.open.values()),
-            broken=list(self.state.broken.values()), rows=self._rows(), first=self.nights[0].number,
-            threshold=THRESHOLD,
+            broken=list(self.state.broken.values()), rows=[self._row(trend, scale) for trend in self.trends],
+            first=self.nights[0].number, threshold=THRESHOLD,
         )  # fmt: skip
 
-    def _rows(self) -> list[Mapping[str, Any]]:
-        """The trends in the table of the index, all drawn on one scale."""
-        scale = Scale.holding([ratio for trend in self.trends for ratio in _ratios(trend) if ratio], THRESHOLD)
-        return [self._row(trend, scale) for trend in self.trends]
-
     def _row(self, trend: Trend, scale: Scale) -> Mapping[str, Any]:
-        """A trend with the verdict of the last night's first comparison."""
+        """A trend, drawn on a scale that all share, with the verdict of the last night's first comparison."""
         series = trend.series
         verdicts = [
             str(case.verdict)
@@ -162,14 +160,6 @@ class _Site:
             report=event.result if event.result in self.reports else None, mail=draft,
             bisection=self.bisections.get(event.id),
         )  # fmt: skip
-
-
-def _tone(event: Event) -> str:
-    return _TONES.get(event.kind, "regression")
-
-
-def _night_tone(night: Night) -> str:
-    return _NIGHT_TONES.get(night.outcome or "", "unknown")
 
 
 def _step_tone(trend: Trend, change: Change) -> str:
