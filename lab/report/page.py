@@ -88,11 +88,6 @@ class CaseView:
         return wording.label(self.case, self.stored.result)
 
     @property
-    def unit(self) -> str:
-        """The primary metric's unit, with the machine if it is modelled."""
-        return wording.unit(self.primary, self.stored.result, versions=False)
-
-    @property
     def strip(self) -> Chart:
         """Raw samples of both arms."""
         label = (
@@ -209,7 +204,10 @@ class ResultView:
     @property
     def unit(self) -> str:
         """The primary metric and its unit if all cases share it."""
-        units = {f"{case.primary.name}, {case.unit}" for case in self.cases}
+        units = {
+            f"{case.primary.name}, {wording.unit(case.primary, self.result, versions=False)}"
+            for case in self.result.cases
+        }
         return units.pop() if len(units) == 1 else "the primary metric of each case"
 
     @property
@@ -229,11 +227,6 @@ class ResultView:
         columns = list(zip(*summary.counts, strict=True)) if summary else []
         title, *rows = zip(*(column for column in columns if set(column[1:]) != {"0"}), strict=True)
         return {name: "n" if i else "" for i, name in enumerate(title)}, rows
-
-    @property
-    def words(self) -> list[str]:
-        """The words that cases can be filtered by."""
-        return list(dict.fromkeys(case.word for case in self.result.cases))
 
     @property
     def what(self) -> str:

@@ -16,7 +16,7 @@ from lab.kernels import architecture
 from lab.report import wording
 from lab.report.curves import sweeps_of
 from lab.report.wording import cut, shown
-from lab.stats.verdict import Comparison, Outcome, percent
+from lab.stats.verdict import Outcome, percent
 
 if TYPE_CHECKING:
     from lab.report.inputs import Comparisons, StoredComparison
@@ -176,11 +176,10 @@ def _whole(name: str) -> _Column:
 
 
 def _beside(name: str) -> _Column:
-    return _Column(name, lambda case: _change(case.beside.get(name)), right=True, of=lambda case: name in case.beside)
+    def change(case: CaseResult) -> str:
+        return percent(case.beside[name].ratio) if name in case.beside else ""
 
-
-def _change(comparison: Comparison | None) -> str:
-    return percent(comparison.ratio) if comparison else ""
+    return _Column(name, change, right=True, of=change)
 
 
 def _unit(cases: Sequence[CaseResult]) -> str:

@@ -19,7 +19,6 @@ from lab.compare import runs
 from lab.compare.measurement import Measurement, prepare_around
 from lab.compare.plan import Plan
 from lab.compare.replay import environment_changes
-from lab.compare.results import ResultEnvironment
 from lab.compare.runs import Bench, Run
 from lab.core import process, records
 from lab.core.errors import UserError
@@ -133,7 +132,8 @@ def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> l
     measurement = Measurement.of(plan, scratch, plan.base.spec, then)
     arms = measurement.arms(plan.planned, work)
     ready = prepare_around(measurement, arms, work.progress)
-    _require_same(report, ready.environment)
+    if changes := environment_changes(report.raw.environment, ready.environment):
+        raise _gone(report, ", ".join(changes))
     benches = {series.bench.workload.name: series.bench for series in ready.series}
     folders = {arm.kernel.key: arm.name for arm in reversed(arms)}  # a kernel of both arms is stored once
     parts = []
@@ -145,13 +145,6 @@ def _parts(report: StoredComparison, plan: Plan, scratch: Path, work: Work) -> l
         _require_argv(report, part)
         parts.append(part)
     return parts
-
-
-def _require_same(report: StoredComparison, now: ResultEnvironment) -> None:
-    """Refuse a bundle if its guests would have other numbers."""
-    then = report.raw.environment
-    if changes := environment_changes(then, now):
-        raise _gone(report, ", ".join(changes))
 
 
 def _require_argv(report: StoredComparison, part: _Part) -> None:
