@@ -59,19 +59,15 @@ def boot_commands(stored: StoredComparison, case: CaseResult, width: int) -> dic
     found = {}
     for arm in ("base", "test"):
         if run := _first_run(stored, case, arm):
-            options = _wrapped([visible(word) for word in _without_model(run.argv)], "\n").split("\n")
+            argv = local(run.argv, "K")
+            at = argv.index("-plugin") if "-plugin" in argv else len(argv)
+            options = _wrapped([visible(word) for word in argv[:at] + argv[at + 2 :]], "\n").split("\n")
             words = ['-kernel "$K"' if word.startswith("-kernel ") else word for word in options]
             lines = [words[0]]
             for word in words[1:]:
                 lines = [*lines[:-1], f"{lines[-1]} {word}"] if len(lines[-1]) + len(word) < width else [*lines, word]
             found[arm] = " \\\n  ".join(lines)
     return found
-
-
-def _without_model(argv: Sequence[str]) -> list[str]:
-    words = local(argv, "K")
-    at = words.index("-plugin") if "-plugin" in words else len(words)
-    return words[:at] + words[at + 2 :]
 
 
 def guest_command(stored: StoredComparison, case: CaseResult) -> list[str]:

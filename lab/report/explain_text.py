@@ -39,6 +39,7 @@ _MEANING_BESIDE = 130
 _SHARE_AT_MOST = 10
 
 _FUNCTIONS_NAMED = 3
+_MOST_ROWS = 20
 
 
 def show(why: CaseExplanation, console: Console, *, everything: bool = False) -> None:
@@ -46,8 +47,8 @@ def show(why: CaseExplanation, console: Console, *, everything: bool = False) ->
     text.show(lambda width: Group(why.case.name, render(why, width, everything=everything)), console)
 
 
-def render(why: CaseExplanation, width: int, *, everything: bool = False, most: int | None = 20) -> RenderableType:
-    """The whole text: arms, total, functions (so many at most), counters."""
+def render(why: CaseExplanation, width: int, *, everything: bool = False) -> RenderableType:
+    """The whole text: arms, total, functions, counters."""
     explanation, result = visible_record(why.explanation), why.result
     parts: list[RenderableType] = [
         Text.assemble(
@@ -56,10 +57,10 @@ def render(why: CaseExplanation, width: int, *, everything: bool = False, most: 
         Text(),
         _totals(explanation, why),
         Text(),
-        _functions(explanation, why, width, most, everything=everything),
+        _functions(explanation, why, width, everything=everything),
     ]
     if why.lines:
-        parts += [Text(), _lines(why.lines[:most], width)]
+        parts += [Text(), _lines(why.lines[:_MOST_ROWS], width)]
     if why.initcalls:
         parts += [Text(), _initcalls(why.initcalls)]
     if why.mechanisms:
@@ -115,14 +116,12 @@ def _totals(explanation: Explanation, why: CaseExplanation) -> Text:
 # ---- functions
 
 
-def _functions(
-    explanation: Explanation, why: CaseExplanation, width: int, most: int | None, *, everything: bool
-) -> Text:
+def _functions(explanation: Explanation, why: CaseExplanation, width: int, *, everything: bool) -> Text:
     """One line a function, then one line for all the others, so that the column of differences adds up."""
     cost, same = why.cost, why.case.verdict == Outcome.SAME
     if not explanation.movement(cost) and not everything:
         return Text(f"no function differs in {unit_of(cost)}")
-    chosen = (by_cost(explanation, cost) if everything else differing(explanation, cost))[:most]
+    chosen = (by_cost(explanation, cost) if everything else differing(explanation, cost))[:_MOST_ROWS]
     shown = {(row.space, row.name) for row in chosen}
     left = [row for row in explanation.rows if (row.space, row.name) not in shown]
     rows = [heading(cost), *(cells(explanation, row, cost, same=same) for row in chosen)]

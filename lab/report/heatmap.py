@@ -97,7 +97,7 @@ def legend(result: MatrixResult) -> dict[str, str]:
     return {kind: texts[kind] for kind in COLOURS}
 
 
-def rules(form: str) -> tuple[str, str]:
-    """A rule for each kind of cell on light and on dark pages. form: of a rule, with `kind`, `colour` and `ink`."""
-    light = "".join(form.format(kind=kind, colour=c.light, ink=c.light_ink) for kind, c in COLOURS.items())
-    return light, "".join(form.format(kind=kind, colour=c.dark, ink=c.dark_ink) for kind, c in COLOURS.items())
+def rules() -> tuple[str, str]:
+    """The colours as rules for the backgrounds of cells, on light and on dark pages."""
+    light = "".join(f".heat-{kind}{{background:{c.light};color:{c.light_ink}}}" for kind, c in COLOURS.items())
+    return light, "".join(f".heat-{kind}{{background:{c.dark};color:{c.dark_ink}}}" for kind, c in COLOURS.items())

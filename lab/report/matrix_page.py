@@ -36,8 +36,7 @@ class Field(NamedTuple):
 
 def matrix(stored: StoredMatrix) -> str:
     result = stored.result
-    # The heat map's colours as backgrounds; paper is light.
-    light, dark = heatmap.rules(".heat-{kind}{{background:{colour};color:{ink}}}")
+    light, dark = heatmap.rules()
     fields = [_field(cell, result) for cell in result.cells]
     states = list(dict.fromkeys(field.state for field in fields))
     worst = next((word for word in ("regression", "failed", "unknown", "improvement") if word in states), "same")
@@ -45,7 +44,7 @@ def matrix(stored: StoredMatrix) -> str:
     kinds = {field.kind for field in fields}
     return templates.fill(
         "matrix.html.j2",
-        style=f"{plots.themes(light, dark)}@media print{{{light}}}",
+        style=f"{plots.themes(light, dark)}@media print{{{light}}}",  # paper is light
         result=result,
         heading=matrix_text.heading(result),
         tone=worst,

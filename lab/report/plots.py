@@ -347,10 +347,9 @@ def dots(kind: str, points: Iterable[str]) -> str:
     return path(kind, "".join(f"M{point}h0.1" for point in points))
 
 
-def rect(kind: str, x: float, y: float, width: float, height: float, more: str = "") -> str:
-    """A rectangle. more: other attributes."""
+def rect(kind: str, x: float, y: float, width: float, height: float) -> str:
     place = f'x="{round(x, 2):g}" y="{round(y, 2):g}" width="{round(width, 2):g}" height="{round(height, 2):g}"'
-    return f'<rect class="{kind}" {place}{more}/>'
+    return f'<rect class="{kind}" {place}/>'
 
 
 def picture(parts: Iterable[str], label: str = "") -> Markup:
