@@ -236,7 +236,7 @@ def printed(show: Callable[[Any, Console], None], document: Any, width: int | No
     return re.sub(r"\x1b\[\d*m", "", stream.getvalue())
 
 
-def live(words: str = "") -> Live:
+def live() -> Live:
     """Five rounds that were tried, of which three count, on a host that adds noise."""
     states: list[RoundState] = ["kept", "repeated", "disturbed", "died", "kept"]
     numbers = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2)]
@@ -244,29 +244,25 @@ def live(words: str = "") -> Live:
     rounds = [
         LiveRound(
             number=number, attempt=attempt, order=["base", "test"], iterations=3, state=state,
-            reasons=[] if state == "kept" else [f"others kept 1.8 CPUs busy{words}"],
+            reasons=[] if state == "kept" else ["others kept 1.8 CPUs busy"],
             host=None if state == "died" else host, seconds=20.5, boots=[],
         )
         for (number, attempt), state in zip(numbers, states, strict=True)
     ]  # fmt: skip
     facts = [
-        HostFact(name="SMT", value="off", state="ok", text=f"no CPU shares a core{words}"),
+        HostFact(name="SMT", value="off", state="ok", text="no CPU shares a core"),
         HostFact(
-            name="governor",
-            value="none",
-            state="limited",
-            text="somebody else's",
-            remedy=f"measure on bare metal{words}",
+            name="governor", value="none", state="limited", text="somebody else's", remedy="measure on bare metal"
         ),
     ]
     noise = Sampling(
         blocks=3, iterations=[3, 3, 4], boot_sd=0.02, iteration_sd=None, warm_up=WarmUp(boots=6, shift=1.1, dropped=1),
         outliers=[1],
     )  # fmt: skip
-    command = Command(vng=["vng", "--qemu", "/usr/bin/qemu", words], qemu=["qemu"])
+    command = Command(vng=["vng", "--qemu", "/usr/bin/qemu"], qemu=["qemu"])
     return Live(
         accelerator="tcg", virtme_ng="1.42", duet=False, shapes={"alloc-burst": Shape(cores=1)},
         cpu_sets={"alloc-burst": [CpuSet(cpus=[0], others=[1], nodes=[])]}, hugepage_kb=None,
         commands={"alloc-burst": {"base": command, "test": command}}, host=facts, rounds=rounds,
-        sampling={f"alloc-burst:layout-4632k{words}": noise},
+        sampling={"alloc-burst:layout-4632k": noise},
     )  # fmt: skip

@@ -238,12 +238,10 @@ def test_live_mode_has_no_release_and_a_last_good_tip_of_its_own() -> None:
 # ---- the state of a plan
 
 
-def _night(
-    number: int, *events: Event, state: BranchState = "measured", cases: list[CaseChange] | None = None
-) -> Night:
+def _night(number: int, *events: Event, state: BranchState = "measured") -> Night:
     one = BranchNight(
         tree="linux", branch="main", state=state, tip=f"c{number}", events=list(events),
-        measured=[against("yesterday", cases=cases or [case(1.0)])],
+        measured=[against("yesterday", cases=[case(1.0)])],
     )  # fmt: skip
     return Night(plan="p", number=number, date=f"2026-11-{number:02}", started="", branches=[one])
 

@@ -60,9 +60,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _on(vcpus: int, **more: Any) -> AbResult:
-    document = result(SLOWER, EQUAL, **more)
-    shapes = {name: replace(shape, vcpus=vcpus) for name, shape in document.environment.guests.items()}
+def _on_four_vcpus(**more: Any) -> AbResult:
+    document = result(**more)
+    shapes = {name: replace(shape, vcpus=4) for name, shape in document.environment.guests.items()}
     return replace(document, environment=replace(document.environment, guests=shapes))
 
 
@@ -83,7 +83,7 @@ TURNS = "4 vCPUs take turns: exact mode does not see contention (CPUs that wait 
     ("document", "words"),
     [
         (result(threshold=0.035), ["threshold 3.5 %"]),
-        (_on(4), [TURNS]),
+        (_on_four_vcpus(), [TURNS]),
         (result(replace(SLOWER, metrics=[*SLOWER.metrics, *SHARES])), ["+23.0 %", "+77.0 %"]),
         (result(replace(SLOWER, notes=["arms differ: 1 against 14 VMAs"])), ["arms differ: 1 against 14 VMAs"]),
         (
@@ -114,7 +114,9 @@ def test_every_format_for_people_says_what_a_plain_result_does_not_have(
 
 @pytest.mark.parametrize("name", ["text", "md", "html"])
 def test_vcpus_of_live_mode_do_not_take_turns(name: str, tmp_path: Path) -> None:
-    assert "take turns" not in report.render(name, reports(tmp_path, _on(4, mode="live", live=fakeresult.live())))
+    assert "take turns" not in report.render(
+        name, reports(tmp_path, _on_four_vcpus(mode="live", live=fakeresult.live()))
+    )
 
 
 @pytest.mark.parametrize("name", ["text", "md", "html", "junit", "json", "csv", "openmetrics"])

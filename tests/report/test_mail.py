@@ -71,6 +71,14 @@ def _report(tmp_path: Path, top: Path, base: str, document: AbResult | None = No
     return Comparisons(items=[item])
 
 
+def _packaged(reports: Comparisons, **source: str | None) -> Comparisons:
+    """The same result, of kernels that are packages."""
+    (item,) = reports.items
+    plan = records.unsealed((item.folder / "plan.json").read_bytes()).decode()
+    (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', f'"source": {json.dumps(source)}', plan))
+    return Comparisons(items=[StoredComparison(raw=item.raw, folder=item.folder)])
+
+
 def _parsed(text: str) -> EmailMessage:
     found = email.message_from_string(text, policy=email.policy.default)
     assert isinstance(found, EmailMessage)
@@ -150,11 +158,7 @@ def test_a_range_blames_nobody(tmp_path: Path, tree: Path) -> None:
 
 
 def test_kernels_of_a_distributor_are_a_range_of_versions(tmp_path: Path, tree: Path) -> None:
-    reports = _report(tmp_path, tree, "HEAD^")
-    (item,) = reports.items
-    plan = records.unsealed((item.folder / "plan.json").read_bytes()).decode()
-    deb = '"source": {"path": "/x", "release": "r", "sha256": "s", "type": "file", "modules": null}'
-    (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', deb, plan))
+    reports = _packaged(_report(tmp_path, tree, "HEAD^"), path="/x", release="r", sha256="s", type="file", modules=None)
     body = _parsed(mail.comparison(reports)).get_content()
     assert "#regzbot introduced: v6.12.117..v6.12.117" in body and "bisect first" in body
     searched = _parsed(mail.comparison(reports, trail=["Found by bisecting 7 packages"])).get_content()
@@ -163,20 +167,14 @@ def test_kernels_of_a_distributor_are_a_range_of_versions(tmp_path: Path, tree: 
 
 def test_packages_are_downloaded_and_the_mail_is_short(tmp_path: Path, tree: Path) -> None:
     reports = _report(tmp_path, tree, "HEAD^")
-    (item,) = reports.items
-    plan = records.unsealed((item.folder / "plan.json").read_bytes()).decode()
-    deb = '"source": {"type": "deb", "package": "linux-image-6.12-x", "version": "6.12.5-1"}'
-    (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', deb, plan))
-    text = mail.comparison(reports)
+    text = mail.comparison(_packaged(reports, type="deb", package="linux-image-6.12-x", version="6.12.5-1"))
     assert text.count("apt-get download linux-image-6.12-x=6.12.5-1\n") == 2 and "git checkout" not in text
     assert "dpkg -x linux-image-6.12-x_*.deb test && scripts/extract-vmlinux test/boot/vmlinuz-* >test/vmlinux" in text
     assert text.count("qemu-system-x86_64") == 1 and "<<attach the .config" not in text
     assert len(text.splitlines()) < 70
     of_file = {"type": "file", "path": "/me/a.rpm", "release": "r", "sha256": "5" * 64, "inside": "lib/x/vmlinuz"}
     for address, get in (("", "# get kernel-core 6:"), ("https://h/a.rpm", "curl -LO https://h/a.rpm")):
-        source = json.dumps(of_file | {"package": "kernel-core 6", "address": address})
-        (item.folder / "plan.json").write_text(re.sub(r'"source": \{[^}]*\}', f'"source": {source}', plan))
-        text = mail.comparison(Comparisons(items=[StoredComparison(raw=item.raw, folder=item.folder)]))
+        text = mail.comparison(_packaged(reports, **of_file, package="kernel-core 6", address=address))
         assert text.count(f"     {get}\n") == 2 and f"echo '{'5' * 64}  a.rpm' | sha256sum -c\n" in text
         assert "bsdtar -xf a.rpm -C test && scripts/extract-vmlinux test/lib/x/vmlinuz >test/vmlinux" in text
         assert "/me/" not in text and len(text.splitlines()) < 70
