@@ -17,7 +17,7 @@ from lab.compare import explain
 from lab.core.git import short
 from lab.core.text import visible
 from lab.report import function_chart, plots, templates, wording
-from lab.report.inputs import CommitStatus, RangeCommit, StoredBisection, Stretch, stretches
+from lab.report.inputs import CommitStatus, RangeCommit, StoredBisection, stretches
 from lab.report.plots import SIZE, Axis, Chart, Scale, Tick
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, numbers, percent
@@ -298,13 +298,13 @@ class _Range:
 
     # ---- the table
 
-    def row(self, stretch: Stretch) -> dict[str, Any]:
+    def row(self, stretch: Sequence[RangeCommit]) -> dict[str, Any]:
         """A row of the table: one commit, or a stretch of commits with the same status."""
-        place, many, step = stretch.first, len(stretch.commits), stretch.first.step
+        place, many, step = stretch[0], len(stretch), stretch[0].step
         is_end = place.number == len(self.commits) - 1
         count = self.answer.instructions if is_end else None
         same = f"same kernel as {short(step.same_as)}" if step and step.same_as else ""
-        first, last = place.candidate, stretch.last.candidate
+        first, last = place.candidate, stretch[-1].candidate
         return {
             "number": place.number,
             "name": first.name if many == 1 else f"{first.name} to {last.name}",

@@ -283,22 +283,8 @@ def _inferred(history: History, measured: Mapping[str, CommitStatus]) -> Sequenc
     return [CommitStatus.OLD, *(next(iter(found)) if len(found) == 1 else CommitStatus.OPEN for found in behind)]
 
 
-class Stretch(NamedTuple):
-    """Neighbouring commits of one status, none of them tried; or a single commit."""
-
-    commits: Sequence[RangeCommit]
-
-    @property
-    def first(self) -> RangeCommit:
-        return self.commits[0]
-
-    @property
-    def last(self) -> RangeCommit:
-        return self.commits[-1]
-
-
-def stretches(commits: Sequence[RangeCommit]) -> list[Stretch]:
-    """The range with untried neighbours put together: it may have thousands of commits."""
+def stretches(commits: Sequence[RangeCommit]) -> list[list[RangeCommit]]:
+    """The range with untried neighbours of one status put together: it may have thousands of commits."""
     rows: list[list[RangeCommit]] = []
     for commit in commits:
         alone = commit.measured or commit.culprit
@@ -307,4 +293,4 @@ def stretches(commits: Sequence[RangeCommit]) -> list[Stretch]:
             rows.append([commit])
         else:
             rows[-1].append(commit)
-    return [Stretch(row) for row in rows]
+    return rows
