@@ -11,7 +11,7 @@ from lab.compare import result_folders
 from lab.nightly import record
 from lab.report import document, inputs
 
-from ..fakes import nights as fakenights
+from ..fakes.nights import Nights
 from .compared import require_same_bisection
 from .opened import Opened, require_fit_for_all
 
@@ -19,9 +19,8 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def site(nights: Nights, tmp_path: Path) -> Path:
     """The site of some nights with a regression that is open."""
-    nights = fakenights.make(tmp_path, monkeypatch, capsys)
     for fate in (100.0, 100.0, 80.0, 80.0):
         nights.add(fate)
         nights.run()

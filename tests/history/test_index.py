@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,13 @@ from lab.history.trends import SeriesFilter
 
 from ..fakes import result as fakeresult
 from ..fakes import samples as manysamples
-from ..fakes.build import own_folders
 from ..fakes.result import case, result
 
 QUIET = Progress(quiet=True)
 
 
 @pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_folders(monkeypatch, tmp_path)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: None) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("LAB_DATABASE", raising=False)
 
@@ -171,21 +168,10 @@ def test_where_the_name_of_the_database_comes_from(monkeypatch: pytest.MonkeyPat
 # ---- faults
 
 
-def _gone(path: Path) -> None:
-    path.parent.joinpath("not-a-folder").write_text("")
-
-
-def _broken(path: Path) -> None:
-    path.write_bytes(b"this is no database, but long enough to be looked at as if it were one" * 20)
-
-
-@pytest.mark.parametrize("fault", [_gone, _broken])
-def test_a_database_that_does_not_work_is_a_line(
-    fault: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "history.sqlite"
-    fault(path)
-    chosen = path if fault is _broken else tmp_path / "not-a-folder/history.sqlite"
+@pytest.mark.parametrize("name", ["broken", "broken/history.sqlite"])
+def test_a_database_that_does_not_work_is_a_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken").write_text("this is no database, but long enough to be looked at as if it were one" * 20)
+    chosen = tmp_path / name
     assert main.run(["history", "show", "--database", str(chosen)]) == 4
     (line,) = capsys.readouterr().err.splitlines()
     assert "the history's database" in line and "lab history rebuild" in line

@@ -22,7 +22,6 @@ from lab.report.inputs import Comparisons, StoredComparison
 from lab.stats.whole import Amount, Whole
 
 from ..fakes import result as fakeresult
-from ..fakes.build import own_folders
 from ..fakes.kernel import UPSTREAM, change, commit_all, git, make_kernel
 from ..fakes.result import EQUAL, FASTER, HOSTILE, MODEL, SLOWER, arm, case, hostile, result
 
@@ -45,9 +44,8 @@ Reported-by: a\x1b[31m\u202eb <three@example.org>
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tree(tmp_path: Path, own_home: None) -> Path:
     """A kernel tree with a maintainers' script, and a culprit on top."""
-    own_folders(monkeypatch, tmp_path)
     top = make_kernel(tmp_path / "linux")
     (top / "scripts").mkdir()
     (top / "scripts" / "get_maintainer.pl").write_text(SCRIPT)

@@ -15,7 +15,6 @@ from lab.report import csv_rows, markdown, matrix_page, matrix_text
 
 from ..fakes import answer as fakeanswer
 from ..fakes.answer import stored_matrix
-from ..fakes.build import own_folders
 from ..fakes.result import HOSTILE
 
 
@@ -65,8 +64,7 @@ def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> No
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MatrixResult:
-    own_folders(monkeypatch, tmp_path)
+def kept(own_home: None) -> MatrixResult:
     made = fakeanswer.matrix()
     stored_matrix(result_folders.results_dir() / made.result, made)
     return made
