@@ -106,9 +106,10 @@ class CulpritSearch:
             return [self._without_time(event)]
         if event.kind == "creep":
             return [_with_shares(event, answer, self._known_culprits(), self.branch.night.plan.smallest_step)]
-        culprit = _culprit(answer)
-        if culprit is None:
+        worse = _worse(answer)
+        if not answer.named or not worse:
             return [_without_culprit(event, answer)]
+        culprit = _event_culprit(worse[0], answer)
         event = replace(event, culprit=culprit)
         mode = _worst_case(event).mode
         if len(event.names) == 1 or culprit.among > 1 or (mode == "live" and self.branch.night.out_of_time(mode)):
@@ -199,12 +200,6 @@ def _merge(events: Sequence[Event]) -> list[Event]:
 
 
 # ---- the answer of a bisection
-
-
-def _culprit(answer: Answer) -> EventCulprit | None:
-    """The named culprit that makes the case worse, of several the one with the largest effect."""
-    worse = _worse(answer)
-    return _event_culprit(worse[0], answer) if answer.named and worse else None
 
 
 def _worse(answer: Answer) -> list[Culprit]:

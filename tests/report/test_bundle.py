@@ -264,7 +264,7 @@ def test_an_archive_that_leads_elsewhere_is_refused(
     tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], said: str
 ) -> None:
     into = tmp_path / "deep" / "into"
-    into.mkdir(parents=True)
+    into.parent.mkdir()
     with pytest.raises(UserError, match=said):
         archive.unpack(tar(tmp_path / "b.tar", *members), into)
     assert not list(tmp_path.rglob("evil")) and not Path("/tmp/evil").exists()  # noqa: S108
@@ -276,7 +276,6 @@ def test_an_archive_that_is_cut_off_is_refused(report: StoredComparison, tmp_pat
     write.write(report, path, quiet())
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * cut)])
-    (tmp_path / "into").mkdir()
     with pytest.raises(UserError, match="no bundle, or a damaged one"):
         archive.unpack(path, tmp_path / "into")
 

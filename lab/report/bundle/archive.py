@@ -83,11 +83,12 @@ def _writing(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
 
 
 def unpack(archive: Path, into: Path) -> Path:
-    """Take an archive's files into an empty folder; gives the bundle's folder.
+    """Take an archive's files into a new folder; gives the bundle's folder.
 
     tarfile's own filter against members that lead elsewhere came with Python 3.11.4, and Debian 12 has 3.11.2. So
     nothing is extracted by tarfile: only files and folders with harmless names are accepted, and written here.
     """
+    into.mkdir()
     try:
         with _reading(archive) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as tar:
             _extract(tar, archive, into)

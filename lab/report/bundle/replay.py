@@ -7,9 +7,8 @@ guest, except a cost plugin that differs from the lab's, and that only with --tr
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +21,12 @@ from lab.core.errors import GuestFailed, UserError
 from lab.core.executor import Work
 from lab.guests import exact, hardware, model_version, plugin
 from lab.guests.exact import Qemu
-from lab.guests.plugin import COSTS, Instrument, Model
+from lab.guests.plugin import COSTS, Instrument
 from lab.guests.run import INITRD, REPORT, RunningGuests
 from lab.kernels import compilers
 from lab.kernels.architecture import of_machine
 from lab.report.bundle import archive, contents, texts
-from lab.report.bundle.contents import BundleFolder, ExpectedGuest, Guest
+from lab.report.bundle.contents import BundleFolder, Guest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,32 +46,19 @@ def is_bundle(reference: str) -> bool:
 
 def replay(path: Path, options: ReplayOptions, work: Work) -> Replay:
     """Run all guests of a bundle; `UserError` before anything runs if the bundle is damaged."""
-    with process.scratch("lab-replay-") as scratch, _folder(path, scratch) as folder:
+    with process.scratch("lab-replay-") as scratch:
+        folder = path.resolve() if path.is_dir() else archive.unpack(path, scratch / "unpacked")
         contents.check(folder)
         opened = contents.load(folder)
         qemu = exact.find_qemu(options.qemu, of_machine(opened.bundle.boots[0].machine))
         library = _library(opened, scratch, options)
-        differences_of = _run_all(opened, qemu, library, scratch, options, work)
-    differing = [line for guest in opened.bundle.guests for line in differences_of[guest.name]]
+        differing = _run_all(opened, qemu, library, scratch, options, work)
     return Replay(
         result=opened.bundle.result,
-        guests=len(differences_of),
+        guests=len(opened.bundle.guests),
         differences=differing,
         environment=_changed_environment(opened, qemu),
     )
-
-
-@contextmanager
-def _folder(path: Path, scratch: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield path.resolve()
-        return
-    into = scratch / "unpacked"
-    into.mkdir()
-    try:
-        yield archive.unpack(path, into)
-    finally:
-        shutil.rmtree(into, ignore_errors=True)
 
 
 def _changed_environment(opened: BundleFolder, qemu: Qemu) -> list[str]:
@@ -112,14 +98,8 @@ def _library(opened: BundleFolder, scratch: Path, options: ReplayOptions) -> Pat
             hint=f"it would run on this machine: read {contents.PLUGIN}/, then allow it with --trust-plugin",
         )
     target = scratch / plugin.NAME
-    argv: list[str | Path] = [
-        *texts.BUILD_ARGV,
-        "-o",
-        target,
-        *sorted((opened.folder / contents.PLUGIN).glob("*.c")),
-        "-ldl",
-    ]
-    process.run(argv)
+    sources = sorted((opened.folder / contents.PLUGIN).glob("*.c"))
+    process.run([*texts.BUILD_ARGV, "-o", target, *sources, "-ldl"])
     return target
 
 
@@ -128,8 +108,8 @@ def _library(opened: BundleFolder, scratch: Path, options: ReplayOptions) -> Pat
 
 def _run_all(
     opened: BundleFolder, qemu: Qemu, library: Path | None, scratch: Path, options: ReplayOptions, work: Work
-) -> dict[str, list[str]]:
-    """The differences in each guest, by name; the first that fails stops the rest."""
+) -> list[str]:
+    """The differences in all guests; the first guest that fails stops the rest."""
     running = RunningGuests()
     guests = opened.bundle.guests
     # The same numbers from other sources of the plugin need not be the same bytes.
@@ -145,8 +125,8 @@ def _run_all(
             return differing
 
         try:
-            futures = {guest.name: pool.submit(run, guest) for guest in guests}
-            return {name: future.result() for name, future in futures.items()}
+            futures = [pool.submit(run, guest) for guest in guests]
+            return [line for future in futures for line in future.result()]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop_all()
@@ -166,7 +146,10 @@ def _boot(
     folder.mkdir(parents=True)
     initrd, root = folder / INITRD, opened.folder / boot.root
     initrd.write_bytes(root.read_bytes() + (opened.folder / guest.job).read_bytes())
-    instrument = _instrument(opened, boot.model, library)
+    instrument = None
+    if boot.model is not None and library is not None and opened.bundle.plugin is not None:
+        machine = hardware.read(opened.folder / opened.bundle.plugin.machine)
+        instrument = Instrument(library=library, machine=machine, model=boot.model)
     exact_guest = contents.guest_of(boot, qemu, opened.machine, instrument)
     argv = exact_guest.argv(kernel=opened.folder / boot.kernel, folder=folder, root=root)
     try:
@@ -180,22 +163,12 @@ def _boot(
         raise
 
 
-def _instrument(opened: BundleFolder, model: Model | None, library: Path | None) -> Instrument | None:
-    if model is None or library is None or opened.bundle.plugin is None:
-        return None
-    machine = hardware.read(opened.folder / opened.bundle.plugin.machine)
-    return Instrument(library=library, machine=machine, model=model)
-
-
 def _compare(opened: BundleFolder, guest: Guest, folder: Path, output: GuestOutput, files: Sequence[str]) -> list[str]:
     """A line for each number that differs; without one, a line for each file that does: it holds more than numbers."""
     expected = opened.expected.guests[guest.name]
+    known = {REPORT: expected.report_sha256, COSTS: expected.costs_sha256}
     return differences(guest, expected.numbers, {case: output.metrics(case) for case in guest.cases}) or [
         f"{guest.name}: {name} has other bytes, though every number is the same"
-        for name in _other(folder, expected, files)
+        for name in files
+        if known[name] and records.file_digest(folder / name) != known[name]
     ]
-
-
-def _other(folder: Path, expected: ExpectedGuest, files: Sequence[str]) -> list[str]:
-    known = {REPORT: expected.report_sha256, COSTS: expected.costs_sha256}
-    return [name for name in files if known[name] and records.file_digest(folder / name) != known[name]]
