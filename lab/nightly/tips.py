@@ -86,7 +86,7 @@ class TreeTips:
 class PackageTips:
     """The packages of a suite, by version: `deb:trixie-backports/*`. The lists are fetched again."""
 
-    tree = None
+    tree = None  # without commits, no step is bisected
 
     def __init__(self, packages: str, progress: Progress) -> None:
         asked = archives.asked(packages)
