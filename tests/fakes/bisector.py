@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,7 @@ class Bisector:
     workload: str
     guests: Guests
     capsys: pytest.CaptureFixture[str]
+    fates: dict[str, float | str] = field(default_factory=dict)
     said: str = ""
     printed: str = ""
 
