@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -34,7 +34,6 @@ from lab.stats.posterior import (
     Reading,
     believe,
     known_levels,
-    prior_of,
     shortest,
 )
 from lab.stats.sequential import SequentialTest
@@ -181,22 +180,19 @@ class LiveSearch:
         last: int,
         *,
         costs: Costs,
-        weights: Sequence[float] | None = None,
         built: Collection[int] = (),
         rules: StoppingRules | None = None,
         seed: int = 0,
     ) -> None:
-        """weights: of commits 1 to last as culprits; uniform if left out. built: kernels that need no build.
-
-        seed: of the order of boots. ValueError: not one weight of 0 or more for each commit, or none above 0.
-        """
+        """built: kernels that need no build. seed: of the order of boots."""
         self.last = last
         self.costs = costs
         self.rules = rules or StoppingRules()
         self.readings: list[Reading] = []
         self.built = {0, last, *built}
         self.untestable: set[int] = set()
-        self._prior = prior_of(last, weights)
+        # The old end cannot be the culprit; any other commit is as likely as the next one.
+        self._prior = np.concatenate([[0.0], np.full(last, 1 / last)])
         self._chance = random.Random(seed)  # noqa: S311 - the order of boots, not a secret
         self.ends = PairedComparison(old=Image(0), new=Image(last))
         self.confirming: PairedComparison | None = None
@@ -367,7 +363,7 @@ class LiveSearch:
         belief = self.belief
         low, high = belief.gap(belief.best)
         rules = self.rules
-        if belief.gaps[belief.best] >= self._enough and not self._divisible(low, high):
+        if belief.gaps[belief.best] >= self._enough and self.untestable.issuperset(range(low + 1, high)):
             for side in (low, high):
                 missing = self.rules.side_boots - belief.boots[side]
                 if missing > 0:
@@ -389,12 +385,6 @@ class LiveSearch:
             boots.insert(self._chance.randrange(len(boots) + 1), Image(self.last if self._end_turn else 0))
             self._end_turn = 1 - self._end_turn
         return tuple(boots)
-
-    def _divisible(self, low: int, high: int) -> bool:
-        """True if a commit inside the gap could be measured and would leave suspects on both its sides."""
-        suspects = np.flatnonzero(self._prior[low + 1 : high + 1]) + low + 1
-        first, last = int(suspects[0]), int(suspects[-1])
-        return any(commit not in self.untestable for commit in range(first, last))
 
     def _confirmation(self, comparison: PairedComparison) -> NextBoots:
         return NextBoots(phase=Phase.CONFIRM, commit=comparison.new.commit, boots=comparison.order(self._chance))

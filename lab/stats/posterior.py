@@ -271,15 +271,6 @@ class Belief:
         return Image(commits[0], 1 + max(image.layout for image in self.images if image.commit in commits))
 
 
-def prior_of(last: int, weights: Sequence[float] | None) -> Array:
-    """Weights over commits 0 to last, adding up to 1; the old end cannot be the culprit."""
-    prior: Array = np.concatenate([[0.0], np.ones(last) if weights is None else np.asarray(weights, dtype=float)])
-    if len(prior) != last + 1 or last < 1 or prior.min() < 0 or not 0 < prior.sum() < math.inf:
-        raise ValueError(f"{len(prior) - 1} weights for {last} commits, or none above 0")
-    prior /= prior.sum()
-    return prior
-
-
 def believe(
     prior: Array,
     readings: Sequence[Reading],

@@ -83,15 +83,6 @@ def test_ends_that_are_alike_are_not_searched() -> None:
     assert world.samples == 60
 
 
-def test_commits_that_cannot_be_the_culprit_are_not_built_for_it() -> None:
-    world = World(quiet(), (1, 7))
-    weights = [0.0] * 64
-    weights[world.culprit - 1] = weights[(world.culprit + 20) % 64] = 1.0
-    done = ended(LiveSearch(64, costs=COSTS, weights=weights), world)
-    assert done.suspects == (world.culprit,)
-    assert len({image.commit for image in world.built}) <= 4
-
-
 def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
     world = World(quiet(effect=4.0), (1, 10))
     live = LiveSearch(64, costs=COSTS)
