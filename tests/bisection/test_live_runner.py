@@ -55,7 +55,7 @@ class Host:
     def __init__(
         self, culprit: int = 0, *, bad: Collection[str] = (), gain: float = 0.5, noise: float = 0.1, seed: int = 1
     ) -> None:
-        self.bad, self.gain, self.noise = bad or [f"c{i}" for i in range(culprit, 17)], gain, noise
+        self.bad, self.gain, self.noise = bad or [f"c{i}" for i in range(culprit, 65)], gain, noise
         self.fates: dict[str, Callable[[], Exception | None]] = {}
         self.built: list[str] = []
         self.booted: list[str] = []

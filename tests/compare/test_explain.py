@@ -207,7 +207,6 @@ def shown(
     explanation: Explanation,
     *,
     width: int = 1000,
-    most: int | None = 20,
     everything: bool = False,
     initcalls: Sequence[Initcall] = (),
 ) -> str:
@@ -216,7 +215,7 @@ def shown(
         result=result, case=result.cases[0], explanation=explanation, machine="zen4", model="full", cost="cycles",
         mechanisms=counters.mechanisms([compared("vmas", [12], [43])]), initcalls=initcalls,
     )  # fmt: skip
-    return core_text.plain(lambda _: explain_text.render(why, width, everything=everything, most=most))
+    return core_text.plain(lambda _: explain_text.render(why, width, everything=everything))
 
 
 def test_text() -> None:
@@ -243,10 +242,11 @@ def test_text_of_initcalls() -> None:
     assert "initcalls" not in shown(explained())
 
 
-def test_text_of_everything_and_of_the_top() -> None:
-    assert "clear_page" in shown(explained(), everything=True)
-    assert "others" not in shown(explained(), everything=True, most=None)
-    assert "[5 others]" in shown(explained(), most=1)
+def test_text_of_everything_and_of_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(explained(), everything=True)
+    assert "clear_page" in text and "others" not in text
+    monkeypatch.setattr(explain_text, "_MOST_ROWS", 1)
+    assert "[5 others]" in shown(explained())
 
 
 def test_a_counter_below_zero_has_no_percentage() -> None:
