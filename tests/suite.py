@@ -48,7 +48,7 @@ MACHINE_LOST = 75  # EX_TEMPFAIL of sysexits.h
 """The status of tests whose emulated machine ended or hung, so that they say nothing about the lab."""
 
 _GRACE_S = 4.0
-_CUT_OFF = 124  # the status of timeout(1)
+_CUT_OFF = (124, -signal.SIGKILL)  # the statuses of timeout(1): tests ended when they were asked to, or did not
 _NO_TEST = 5  # that of pytest, if all tests passed before
 _CPUS = os.cpu_count() or 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -190,7 +190,7 @@ def run_all(argvs: Sequence[tuple[Part, Sequence[str]]], logs: Path) -> list[End
             one = Ended(part.name, process.returncode, time.monotonic() - began, usage.ru_utime + usage.ru_stime)
             one.counts = counts_in(logs / f"{part.name}.log")
             if one.status in part.fine and not one.counts.get("failed"):
-                one.note = "" if one.status != _CUT_OFF else "cut off"
+                one.note = "cut off" if one.status in _CUT_OFF else ""
                 one.status = 0
             if not part.items and one.cpu_s > ITEM_S and not one.status:
                 one.status, one.note = 1, f"took more than {ITEM_S:.0f} s of processor time"
@@ -268,7 +268,7 @@ def _rest(one: Shard, logs: Path, deadline: float | None) -> Ended:
     if deadline:
         left_s = max(deadline - time.monotonic(), 0) + LAST_TEST_S
         pytest = ["timeout", "--signal=INT", f"--kill-after={_GRACE_S}", f"{left_s:.0f}", *pytest]
-    (ended,) = run_all([(Part(name=one.name, cores=_CPUS, items=True, fine=(0, _NO_TEST, _CUT_OFF)), pytest)], logs)
+    (ended,) = run_all([(Part(name=one.name, cores=_CPUS, items=True, fine=(0, _NO_TEST, *_CUT_OFF)), pytest)], logs)
     if already := len(before.read_text().splitlines()):
         print(f"{'':<14}{already} of its tests had passed before", flush=True)
     return ended
