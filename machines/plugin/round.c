@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 
+#define SETTLES	64	/* times that all others have a turn, until they wait */
 #define ALONE	64	/* instructions that a vCPU may run after the request to leave, if others can run */
 
 static void *(*get_cpu)(int index);
@@ -128,6 +129,18 @@ static void on_turn(unsigned int told, void *data)
 		round_end = account->clock + quantum();
 		asked = false;
 	}
+}
+
+void rounds_settle(unsigned int told, uintptr_t generated_code)
+{
+	static int settled;
+	unsigned int vcpu = who(told);
+
+	if (nr_vcpus == 1 || settled == SETTLES)
+		return;
+	settled++;
+	ask_to_leave(cpus[vcpu]);
+	leave(cpus[vcpu], generated_code);
 }
 
 /* A vCPU that has waited for a line to load it keeps it for a moment: in modelled time, too, others store later. */

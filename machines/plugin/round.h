@@ -15,6 +15,13 @@
 /* False, with a line on stderr, if QEMU does not export the needs of rounds, or there are too many vCPUs. */
 bool rounds_make(unsigned int count);
 
+/*
+ * Before a guest's state is kept: QEMU's state has the interrupts of other vCPUs, but not whose turn is next. So the
+ * vCPU that runs stays at its instruction until all others have done their work. generated_code: from where QEMU's code
+ * called.
+ */
+void rounds_settle(unsigned int vcpu, uintptr_t generated_code);
+
 /* The vCPU that runs has waited for a line to load it: its turn goes on for another block. */
 void round_keep(void);
 

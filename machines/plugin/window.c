@@ -16,6 +16,7 @@
 #include "memory.h"
 #include "output.h"
 #include "preempt_off.h"
+#include "round.h"
 
 #include <errno.h>
 #include <string.h>
@@ -136,7 +137,8 @@ void on_mark(unsigned int vcpu, void *data)
 {
 	bool own = measuring && window.kind == WINDOW_OWN;
 
-	(void)vcpu;
+	if (machine.quantum && windows_ready && (enum mark)(uintptr_t)data == MARK_HOLD)
+		rounds_settle(vcpu, (uintptr_t)__builtin_return_address(0));
 	context_in_program();
 	if (windows_ready && (enum mark)(uintptr_t)data == MARK_READY)
 		windows_ready();
