@@ -1,9 +1,13 @@
 """The golden table of `tests/guest/golden.json`: what it says of numbers that changed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
+
+from lab.guests import model_version
+from lab.guests.model_version import ModelVersion
 
 from .guest import golden
 from .guest.golden import Cells, Table
@@ -46,27 +50,39 @@ def test_the_packages_part_is_of_one_environment() -> None:
     assert golden.moved(TABLE, "package", {"kernel": "6.12.117", "QEMU": "10.0.2"}) == "QEMU 7.2.22 then, 10.0.2 here"
 
 
-def test_changed_numbers_are_recorded_only_with_another_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the model's second version, about some workloads, or that there is none yet; the table is in a folder."""
     monkeypatch.setattr(golden, "PATH", tmp_path / "golden.json")
-    slower = structs.replace(TABLE, probe=SLOWER)
+    first = ModelVersion(number=1, reason="the first")
+
+    def are(*more: tuple[str, ...]) -> None:
+        found = (first, *(replace(first, number=2, workloads=workloads) for workloads in more))
+        monkeypatch.setattr(model_version, "history", lambda: found)
+
+    are()
+    return are
+
+
+def test_changed_numbers_are_recorded_only_with_a_version_about_them(versions: Callable[..., None]) -> None:
+    slower = replace(TABLE, probe=SLOWER)
     with pytest.raises(AssertionError, match="raise the version"):
         golden.record(slower, TABLE)
+    versions(("contention",))
+    with pytest.raises(AssertionError, match="raise the version"):
+        golden.record(replace(slower, version=2), TABLE)
     assert not golden.PATH.exists()
-    raised = structs.replace(TABLE, version=2, probe=SLOWER)
-    golden.record(raised, TABLE)
-    assert golden.load() == raised
+    versions(())
+    golden.record(replace(slower, version=2), TABLE)
+    assert golden.load() == replace(slower, version=2)
 
 
-def test_the_packages_numbers_are_recorded_anew_in_another_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(golden, "PATH", tmp_path / "golden.json")
+@pytest.mark.usefixtures("versions")
+def test_the_packages_numbers_are_recorded_anew_in_another_environment() -> None:
     other = {"syscalls:getppid": {"cycles_per_op": 240.5}}
     with pytest.raises(AssertionError, match=r"getppid: cycles_per_op 230\.5 -> 240\.5"):
-        golden.record(structs.replace(TABLE, package=other), TABLE)
-    golden.record(structs.replace(TABLE, surroundings={"package": {"kernel": "6.12.118"}}, package=other), TABLE)
+        golden.record(replace(TABLE, package=other), TABLE)
+    golden.record(replace(TABLE, surroundings={"package": {"kernel": "6.12.118"}}, package=other), TABLE)
     assert golden.load().package == other
 
 

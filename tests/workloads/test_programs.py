@@ -42,19 +42,22 @@ def test_other_names_are_misuse_in_one_line(compiled: Callable[[str], Path], nam
 
 
 @pytest.mark.parametrize(
-    ("name", "row", "groups"),
+    ("name", "files", "row", "groups"),
     [
-        ("syscalls", r"\w+", {"fs", "ipc", "mm", "net", "poll", "process", "sched", "security", "signal", "time"}),
-        ("latency", "", {"timers", "busy", "wake"}),
-        # Two workloads share the program, and each has the rows of one function.
-        ("cgroups", "ping_pong", {"depth", "across"}),
-        ("fairness", "compute", {""}),
+        ("syscalls", "*.c", r"NAME, \w+,", {"fs", "ipc", "mm", "net", "poll", "process", "sched", "security",
+                                            "signal", "time"}),
+        ("latency", "*.c", "NAME,", {"timers", "busy", "wake"}),
+        # Two workloads share a program, and each has the rows of one function or of some files.
+        ("cgroups", "*.c", "NAME, ping_pong,", {"depth", "across"}),
+        ("fairness", "*.c", "NAME, compute,", {""}),
+        ("contention", "[!c]*.c", ".name = NAME,", {"user", "files", "memory", "ipc"}),
+        ("charging", "cgroups.c", ".name = NAME,", {""}),
     ],
-)
-def test_every_row_of_a_program_s_table_is_a_case_of_a_group(name: str, row: str, groups: set[str]) -> None:
+)  # fmt: skip
+def test_every_row_of_a_program_s_table_is_a_case_of_a_group(name: str, files: str, row: str, groups: set[str]) -> None:
     loaded = selection.load(name)
-    sources = (data_folder("workloads") / Path(loaded.program).name).glob("*.c")
-    form = rf'^\t\{{ "([a-z0-9-]+)",{f" {row}," if row else ""}'
+    sources = (data_folder("workloads") / Path(loaded.program).name).glob(files)
+    form = r"^\t\{ " + row.replace("NAME", '"([a-z0-9-]+)"')
     rows = [found for path in sources for found in re.findall(form, path.read_text(), re.MULTILINE)]
     cases = [case.name for case in loaded.cases if not re.fullmatch(loaded.case_pattern, case.name)]
     assert sorted(rows) == sorted(cases)

@@ -34,6 +34,7 @@ static const struct operation *const groups[] = {
 	file_operations,
 	memory_operations,
 	ipc_operations,
+	cgroup_operations,
 };
 
 struct common *common;

@@ -6,11 +6,15 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#define POLLED	128
 
 static int set = -1;
 
@@ -60,19 +64,87 @@ static void poll_run(struct worker *worker)
 	MUST(poll(&one, 1, 0));
 }
 
+static void many_events(struct worker *worker)
+{
+	struct pollfd *events = calloc(POLLED, sizeof(*events));
+
+	if (!events)
+		program_cannot("calloc failed");
+	for (int i = 0; i < POLLED; i++) {
+		events[i].events = POLLIN;
+		MUST(events[i].fd = eventfd(0, 0));
+	}
+	worker->memory = (char *)events;
+}
+
+static void poll_many_run(struct worker *worker)
+{
+	MUST(poll((struct pollfd *)worker->memory, POLLED, 0));
+}
+
+static void own_sockets(struct worker *worker)
+{
+	int ends[2];
+
+	MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	worker->fd = ends[0];
+	worker->other = ends[1];
+}
+
+static void echo(int from, int to)
+{
+	char byte;
+
+	while (read(from, &byte, 1) == 1 && write(to, &byte, 1) == 1)
+		;
+	_exit(0);
+}
+
+/* A process of its own answers, on the same CPU, until the worker has ended. */
+static void own_peer(struct worker *worker)
+{
+	int there[2], back[2];
+
+	MUST(pipe(there));
+	MUST(pipe(back));
+	if (!MUST(fork())) {
+		close(there[1]);
+		close(back[0]);
+		echo(there[0], back[1]);
+	}
+	close(there[0]);
+	close(back[1]);
+	worker->fd = back[0];
+	worker->other = there[1];
+}
+
+static void futex_shared_run(struct worker *worker)
+{
+	MUST(syscall(SYS_futex, &common->apart[worker->id].word, FUTEX_WAKE, 1, NULL, NULL, 0));
+}
+
 static void futex_run(struct worker *worker)
 {
 	MUST(syscall(SYS_futex, &common->apart[worker->id].word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0));
 }
 
 /* The word differs from the expected value: the call takes the lock of its bucket and returns. */
-static void futex_wait_run(struct worker *worker)
+static void try_to_wait(struct worker *worker, int operation)
 {
-	long result = syscall(SYS_futex, &common->apart[worker->id].word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 1, NULL,
-			      NULL, 0);
+	long result = syscall(SYS_futex, &common->apart[worker->id].word, operation, 1, NULL, NULL, 0);
 
 	if (!result || errno != EAGAIN)
 		program_cannot("futex did not refuse to wait");
+}
+
+static void futex_wait_shared_run(struct worker *worker)
+{
+	try_to_wait(worker, FUTEX_WAIT);
+}
+
+static void futex_wait_run(struct worker *worker)
+{
+	try_to_wait(worker, FUTEX_WAIT | FUTEX_PRIVATE_FLAG);
 }
 
 static void timer_run(struct worker *worker)
@@ -112,11 +184,19 @@ const struct operation ipc_operations[] = {
 	{ .name = "epoll-send", .workers = THREADS, .run = event_run, .prepare = event_in_set },
 	{ .name = "eventfd", .workers = THREADS, .run = event_run, .prepare = own_event },
 	{ .name = "pipe", .workers = PROCESSES, .run = pipe_run, .prepare = own_pipe },
+	{ .name = "unix", .workers = PROCESSES, .run = pipe_run, .prepare = own_sockets },
+	{ .name = "unix-t", .workers = THREADS, .run = pipe_run, .prepare = own_sockets },
+	{ .name = "switch", .workers = PROCESSES, .run = pipe_run, .settle = own_peer },
 	{ .name = "poll", .workers = THREADS, .run = poll_run, .prepare = own_pipe },
+	{ .name = "poll-128", .workers = PROCESSES, .run = poll_many_run, .settle = many_events, .count = 100 },
 	{ .name = "futex", .workers = THREADS, .run = futex_run },
+	{ .name = "futex-shared", .workers = THREADS, .run = futex_shared_run },
 	{ .name = "futex-wait", .workers = THREADS, .run = futex_wait_run },
+	{ .name = "futex-wait-shared", .workers = THREADS, .run = futex_wait_shared_run },
 	{ .name = "timer", .workers = PROCESSES, .run = timer_run },
+	{ .name = "timer-t", .workers = THREADS, .run = timer_run },
 	{ .name = "signal", .workers = THREADS, .run = signal_run, .prepare = handled },
+	{ .name = "signal-p", .workers = PROCESSES, .run = signal_run, .prepare = handled },
 	{ .name = "yield", .workers = PROCESSES, .run = yield_run },
 	{ .name = NULL },
 };

@@ -50,7 +50,12 @@ extern int workers_in_all, operations_in_all;	/* with the warm-up */
 long must(long result, const char *what);
 #define MUST(call)	must((long)(call), #call)
 
+/* Memory of the worker's, and the first touch of its next page. */
+void own_memory(struct worker *worker);
+void fault_run(struct worker *worker);
+
 /* A group's table ends with an operation without a name. */
-extern const struct operation user_operations[], file_operations[], memory_operations[], ipc_operations[];
+extern const struct operation user_operations[], file_operations[], memory_operations[], ipc_operations[],
+	cgroup_operations[];
 
 #endif
