@@ -12,7 +12,7 @@ from lab.guests import hardware
 from lab.guests.hardware import Machine
 from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
-from ..fakes.guest import equal
+from ..fakes.guest import alike
 from .conftest import Start
 from .test_sampling import halved
 from .test_state import a_run
@@ -161,7 +161,7 @@ def test_where_one_cpu_alone_pays_only_a_word_against_its_arm_stands(
     assert (found.verdict, found.reason == PAID) == ((word, False) if word == stands else (Outcome.UNKNOWN, True))
 
 
-@pytest.mark.parametrize("formula", [equal, halved])
+@pytest.mark.parametrize("formula", [alike, halved])
 def test_a_comparison_under_another_belief_is_unknown(
     start: Start, monkeypatch: pytest.MonkeyPatch, formula: Callable[[str, int, str], float]
 ) -> None:

@@ -28,7 +28,7 @@ from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
 from ..fakes import result as fakeresult
-from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, equal, kernel, plan, pretend, write_workload
+from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, alike, kernel, plan, pretend, write_workload
 from ..fakes.work import quiet
 from .conftest import Start
 
@@ -156,7 +156,7 @@ def test_the_users_choice_decides(modelled: Measure, metric: str, primary: str, 
 def test_instructions_that_move_beside_the_same_cycles_are_a_remark(
     modelled: Measure, counts: Formula, notes: list[str]
 ) -> None:
-    large = modelled(equal, counts=counts)[0].cases[1]
+    large = modelled(alike, counts=counts)[0].cases[1]
     assert (large.verdict, large.notes) == (Outcome.SAME, notes)
 
 
@@ -212,7 +212,7 @@ def robust(modelled: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         def events(arm: str, seed: int, case: str) -> dict[str, float]:
             return test if (arm, case) == ("test", "large") else base
 
-        return modelled(equal, **{"robust": True, "machine": machines[0], "events": events, **more})
+        return modelled(alike, **{"robust": True, "machine": machines[0], "events": events, **more})
 
     return measured
 

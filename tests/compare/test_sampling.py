@@ -18,7 +18,7 @@ from lab.core.errors import GuestFailed, GuestFailure, HostFailed
 from lab.guests.run import RunningGuests
 from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
-from ..fakes.guest import FAULTS, WORKLOAD, Broken, Formula, equal, plan
+from ..fakes.guest import FAULTS, WORKLOAD, Broken, Formula, alike, plan
 from .conftest import Start
 from .test_state import a_run
 
@@ -39,7 +39,7 @@ def noisy(arm: str, seed: int, case: str) -> float:
 def test_three_seeds_do_not_decide_where_the_windows_of_a_guest_disagree(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guests, measure = start(equal)
+    guests, measure = start(alike)
     plain = guests.measure
 
     def scattered(guest: GuestRun, running: RunningGuests) -> Run:
@@ -77,7 +77,7 @@ def test_after_six_seeds_only_what_is_undecided_is_run_again(start: Start) -> No
     assert result.verdict == Outcome.UNKNOWN
 
 
-@pytest.mark.parametrize(("seeds", "formula"), [(1, equal), (2, noisy), (5, equal), (8, noisy)])
+@pytest.mark.parametrize(("seeds", "formula"), [(1, alike), (2, noisy), (5, alike), (8, noisy)])
 def test_a_fixed_number_of_seeds_is_what_is_run(start: Start, seeds: int, formula: Formula) -> None:
     guests, measure = start(formula, seeds=seeds, fixed_seeds=True, max_seeds=24)
     assert measure().seeds == list(range(1, seeds + 1))
@@ -126,7 +126,7 @@ def test_the_budget_is_kept_and_what_is_known_is_judged(start: Start, clock: Clo
 
 
 def test_a_budget_too_small_for_one_pair_says_how_to_go_on(start: Start, folder: Path) -> None:
-    guests, measure = start(equal, deadline=time.monotonic() - 1)
+    guests, measure = start(alike, deadline=time.monotonic() - 1)
     with pytest.raises(HostFailed, match="budget was used up") as caught:
         measure()
     assert f"lab ab --resume {folder}" in str(caught.value.hint)
@@ -162,13 +162,13 @@ def test_going_on_measures_nothing_twice(start: Start) -> None:
     ],
 )  # fmt: skip
 def test_runs_of_something_else_are_not_used(start: Start, folder: Path, field: str, value: object) -> None:
-    _, measure = start(equal)
+    _, measure = start(alike)
     measure()
     path = runs.run_path(folder, "mine-test-0002")
     run = records.load(path, dict)
     run[field] = value
     records.save(path, run)
-    guests, measure = start(equal)
+    guests, measure = start(alike)
     measure()
     assert guests.calls == [("test", 2, BOTH)]
 
@@ -178,7 +178,7 @@ def test_one_guest_that_fails_keeps_the_others_and_stops_the_rest(start: Start, 
     def breaks(arm: str, seed: int, case: str) -> float:
         if (arm, seed) == ("test", 2):
             raise GuestFailed(GuestFailure.PANIC, "test arm: it died")
-        return equal(arm, seed, case)
+        return alike(arm, seed, case)
 
     guests, measure = start(breaks, jobs=jobs, seeds=40, fixed_seeds=True)
     with pytest.raises(GuestFailed, match="it died"):
@@ -199,7 +199,7 @@ def test_ctrl_c_stops_all_guests(start: Start, folder: Path, jobs: int) -> None:
             assert guests.running is not None
             guests.running.add(sleeping)
             raise KeyboardInterrupt
-        return equal(arm, seed, case)
+        return alike(arm, seed, case)
 
     guests, measure = start(interrupted, jobs=jobs, seeds=40, fixed_seeds=True)
     try:
@@ -254,7 +254,7 @@ def test_a_case_that_kills_its_guest_costs_itself(start: Start, folder: Path, te
     def dies(arm: str, seed: int, case: str) -> float:
         if (arm, case) == ("base", "large"):
             raise GuestFailed(GuestFailure.PANIC, f"base arm, seed {seed}: it panicked", case="large")
-        return equal(arm, seed, case)
+        return alike(arm, seed, case)
 
     guests, measure = start(dies, text=text)
     result = measure()
@@ -269,11 +269,11 @@ def test_a_case_that_fails_everywhere_is_named_so_and_tried_again(start: Start) 
     def breaks(arm: str, seed: int, case: str) -> float:
         if case == "small":
             raise Broken("was killed")
-        return equal(arm, seed, case)
+        return alike(arm, seed, case)
 
     _, measure = start(breaks)
     assert str(measure().cases[0].failed).startswith("failed in both arms: base arm, seed 1: mine:small was killed")
-    guests, measure = start(equal)
+    guests, measure = start(alike)
     assert [case.word for case in measure().cases] == ["same", "same"] and len(guests.calls) == 6
 
 
@@ -291,7 +291,7 @@ def test_when_every_case_fails_so_does_the_comparison(start: Start, folder: Path
 
 
 def test_each_case_gets_a_guest_of_its_own_and_arms_take_turns_within_it(start: Start, folder: Path) -> None:
-    guests, measure = start(equal, text=ALONE)
+    guests, measure = start(alike, text=ALONE)
     result = measure()
     assert result.verdict == Outcome.SAME and result.seeds == [1, 2, 3]
     assert guests.calls[:8] == [

@@ -75,11 +75,6 @@ def slower_large(arm: str, seed: int, case: str) -> float:
     return (100.0 if arm == "base" or case == "small" else 50.0 + seed) + seed
 
 
-def equal(arm: str, seed: int, case: str) -> float:
-    """Arms that are the same."""
-    return 100.0 + seed
-
-
 class FakeInstrument:
     """What a guest under a cost model has; the fake guests ask for no more."""
 
@@ -128,7 +123,7 @@ class FakeGuests:
     """
 
     def __init__(
-        self, formula: Formula = equal, counts: Formula = lambda *_: 1000.0, events: EventsFormula | None = None
+        self, formula: Formula = alike, counts: Formula = lambda *_: 1000.0, events: EventsFormula | None = None
     ) -> None:
         self.formula, self.counts, self.events = formula, counts, events
         self.calls: list[tuple[str, int, tuple[str, ...]]] = []
