@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -113,7 +114,8 @@ def reasons(judged: Judgement, change: Change) -> list[str]:
 def about(atlas: Atlas) -> str:
     """The origin of an atlas's numbers, in a line."""
     made = "SYNTHETIC, made up for tests; " if atlas.synthetic else ""
-    model = atlas.environment.get("model", "none")
+    # Its own version is that of one workload; the atlas has the newest of all.
+    model = re.sub(r" v\d+\b", "", atlas.environment.get("model", "none"))
     said = "" if model == "none" else f", {architecture.experiment(model)}"
     return (
         f"{made}{atlas.name} on {atlas.architecture}, {plural(len(atlas.columns), 'kernel')}, "
