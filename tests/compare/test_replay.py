@@ -93,7 +93,8 @@ def test_another_version_of_the_model_is_named_with_its_reason(stored: Stored, m
     monkeypatch.setattr(model_version, "history", lambda: newer)
     stored.guests.formula = lambda arm, seed, case: 400.0 + seed
     again = stored.replay()
-    assert again.environment == [f"model version {len(older)} then, {len(newer)} here: walks cost more"]
+    then = stored.result.environment.model_version
+    assert again.environment == [f"model version {then} then, {len(newer)} here: walks cost more"]
     assert len(again.differences) == 4 * 2 * 2, "throughput and cycles of both cases"
 
 
