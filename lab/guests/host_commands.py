@@ -138,8 +138,7 @@ def command_workload(
             (partial / inside).chmod(0o755 if os.access(path, os.X_OK) else 0o644)
         (partial / selection.FILE_NAME).write_text(text)
 
-    if not target.is_dir():
-        make_once(target, fill)
+    make_once(target, fill)
     return target
 
 
@@ -313,7 +312,6 @@ def _standard_library(python: _Python) -> dict[str, Path]:
         compiled = [python.executable, "-I", "-m", "compileall", "-q", "-b", "--invalidation-mode", "unchecked-hash"]
         process.run([*compiled, "-s", str(partial / "library"), "-p", str(GUEST_FOLDER / "lib"), partial / "library"])
 
-    if not target.is_dir():
-        make_once(target, fill)
+    make_once(target, fill)
     found = (path for path in sorted((target / "library").rglob("*")) if path.suffix in (".pyc", ".so"))
     return {str(path.relative_to(target / "library")): path for path in found}

@@ -133,8 +133,7 @@ def _compiled(workload: Workload, compiler: Compiler) -> Path:
     key = records.digest([sources, image.shared_sources(), compiler.version, workload.program])
     name = PurePosixPath(workload.program).name
     target = paths.cache_dir("programs") / f"{workload.name}-{key[:16]}"
-    if not target.is_dir():
-        make_once(target, lambda partial: _make(workload, compiler, partial, name))
+    make_once(target, lambda partial: _make(workload, compiler, partial, name))
     return target / name
 
 

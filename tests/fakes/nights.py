@@ -64,7 +64,6 @@ class Nights:
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Nights:
     """A plan and its tree, in the folders of a test."""
     guests = pretend(monkeypatch, tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("LAB_DATABASE", raising=False)
     top = tmp_path / "upstream"
     made = Nights(top, tmp_path / "plan.toml", guests, monkeypatch, capsys)

@@ -26,8 +26,7 @@ QUIET = Progress(quiet=True)
 
 
 @pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: None) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def folders(monkeypatch: pytest.MonkeyPatch, own_home: None) -> None:
     monkeypatch.delenv("LAB_DATABASE", raising=False)
 
 
