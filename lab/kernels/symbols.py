@@ -12,9 +12,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+from lab.core import paths, records
 from lab.core.errors import UserError
+from lab.core.records import Record
 from lab.kernels import architecture, files
 from lab.kernels.files import Buffer
 
@@ -85,6 +87,13 @@ class SymbolTable:
                 size = max(label.size or 0 for label in texts) or end - address
                 self._symbols.append(Symbol(min(texts, key=_plainness).name, address, size))
         self._starts = [symbol.start for symbol in self._symbols]
+
+    @classmethod
+    def of(cls, symbols: list[Symbol]) -> Self:
+        """The table of functions that another table listed."""
+        table = cls(())
+        table._symbols, table._starts = symbols, [symbol.start for symbol in symbols]
+        return table
 
     def __len__(self) -> int:
         return len(self._symbols)
@@ -183,12 +192,30 @@ def _in_kernel(labels: Iterable[Label]) -> Iterator[Label]:
     return (label for label in labels if label.address >= KERNEL_HALF and label.kind not in "aA")
 
 
+# Raised if functions are read in another way.
+_SCHEMA = 1
+
+
+class _Kallsyms(Record, frozen=True, kw_only=True):
+    """The functions in a kernel's kallsyms, as the cache keeps them."""
+
+    schema: int = _SCHEMA
+    functions: list[Symbol]
+
+
 def from_kallsyms_image(path: Path) -> SymbolTable:
     """The functions in the kallsyms of a kernel file (vmlinux or bzImage); empty when it has none.
 
-    Errors are those of `files.extract_vmlinux`.
+    The cache keeps them by the file's content. Errors are those of `files.extract_vmlinux`.
     """
-    return SymbolTable(_in_kernel(read_kallsyms(files.extract_vmlinux(path)) or []))
+    image = files.extract_vmlinux(path)
+    place = paths.cache_dir("symbols") / f"{records.remembered_digest(path)[:24]}.json"
+    if (kept := records.find(place, _Kallsyms)) and kept.schema == _SCHEMA:
+        return SymbolTable.of(kept.functions)
+    table = SymbolTable(_in_kernel(read_kallsyms(image) or []))
+    if len(table):
+        records.save(place, _Kallsyms(functions=list(table)))
+    return table
 
 
 _OF_MODULE = re.compile(r"([0-9a-f]{1,16}) ([A-Za-z]) (\S{1,512})\s+\[[^]]{1,64}\]")

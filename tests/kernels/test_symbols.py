@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.core import paths
 from lab.core.errors import UserError
 from lab.kernels import symbols
 from lab.kernels.symbols import Label, Symbol, SymbolTable
@@ -237,6 +238,7 @@ def test_no_kallsyms() -> None:
         symbols.read_kallsyms(bytes(broken))  # whatever it says, it ends
 
 
+@pytest.mark.usefixtures("own_home")
 def test_kernel_symbols_takes_the_best(tmp_path: Path) -> None:
     vmlinux, real, stub = tmp_path / "vmlinux", tmp_path / "System.map", tmp_path / "System.map-deb"
     vmlinux.write_bytes(
@@ -251,6 +253,23 @@ def test_kernel_symbols_takes_the_best(tmp_path: Path) -> None:
         symbols.kernel_symbols(None, stub)
     with pytest.raises(UserError, match="no names of the kernel's functions"):
         symbols.kernel_symbols(None, None)
+
+
+@pytest.mark.usefixtures("own_home")
+def test_functions_of_an_image_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vmlinux, other = tmp_path / "vmlinux", tmp_path / "other"
+    for path, count in (vmlinux, 9), (other, 12):
+        names = names_of_a_kernel(count, percpu=True)
+        path.write_bytes(b"\x7fELF\x02\x01" + bytes(58) + encode_kallsyms(names, new=True, percpu=True))
+    first = list(symbols.from_kallsyms_image(vmlinux))
+    (kept,) = paths.cache_dir("symbols").glob("*.json")
+    kept.write_text(kept.read_text().replace("do_thing_3", "do_thing_x"))
+    assert list(symbols.from_kallsyms_image(vmlinux)) == first  # a damaged file is made anew
+    monkeypatch.setattr(symbols, "read_kallsyms", lambda _: None)
+    again = symbols.from_kallsyms_image(vmlinux)
+    assert list(again) == first and again.find(TEXT + 17) == first[1]
+    assert len(symbols.from_kallsyms_image(other)) == 0
+    assert list(paths.cache_dir("symbols").glob("*.json")) == [kept]
 
 
 # --- ELF
