@@ -1,7 +1,7 @@
 """`make bench-search`: what live mode's search reaches on simulated hosts (docs/live-search.md). Never a test.
 
 make bench-search                          all tables, a quarter of an hour on one core
-make bench-search ARGS='--table figures'   one of figures, calibration, drift, goals, worlds, ends (only when asked for)
+make bench-search ARGS='--table figures'   one of figures, calibration, drift, goals (only when asked for)
 make bench-search ARGS='--searches 50'     fewer searches a row
 """
 
@@ -10,7 +10,6 @@ import math
 import os
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 # Matrices here are small: threads would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -70,40 +69,7 @@ def drift() -> Iterator[Row]:
         yield f"drift sd {sd:g}, no model of it", noise, NO_MODEL, ""
 
 
-def worlds() -> Iterator[Row]:
-    """Hosts and histories that are not as the model has them, with and without confirmation."""
-    for label, more in (
-        ("as modelled", {}),
-        ("noise t3", {"tails": 3.0}),
-        ("drift 4 times", {"drift_sd": 2.0}),
-        ("two culprits, 1 + 1", {"effect": 1.0, "second": 1.0}),
-        ("two culprits, 1.4 + .6", {"effect": 1.4, "second": 0.6}),
-        ("own levels, .15 of the change", {"level_sd": 0.3}),
-        ("own levels, .3 of the change", {"level_sd": 0.6}),
-    ):
-        noise = Noise(**{"commits": 128, "effect": 2.0, **more})  # type: ignore[arg-type]
-        yield label, noise, replace(FOUND, max_boots=1000), ""
-        yield f"{label}, confirmed", noise, StoppingRules(max_boots=1000), ""
-        if noise.level_sd:
-            known = StoppingRules(layouts_sd=noise.level_sd, max_boots=1000)
-            yield f"{label}, known", noise, replace(known, confirm_alpha=None), ""
-            yield f"{label}, known and confirmed", noise, known, ""
-
-
-def ends() -> Iterator[Row]:
-    """Ends that are alike, on hosts with two kinds of boots; at most 1 % may be named, or searched at all."""
-    sigma = 0.002
-    rules = StoppingRules(max_boots=1)  # a search ends where it begins
-    yield "ends alike", Noise(effect=0.0), rules, ""
-    for share in (0.1, 0.2, 0.3, 0.4, 0.5):
-        for by in (0.05, 0.3):
-            noise = Noise(effect=0.0, slow=share, slow_by=math.log1p(by) / sigma)
-            yield f"{100 * share:.0f} % of boots {100 * by:.0f} % slower, noise .2 %", noise, rules, ""
-
-
-TABLES = {
-    "figures": figures, "calibration": calibration, "drift": drift, "goals": goals, "worlds": worlds, "ends": ends,
-}  # fmt: skip
+TABLES = {"figures": figures, "calibration": calibration, "drift": drift, "goals": goals}
 ALL = ("figures", "calibration", "drift")
 HEADINGS = (
     "searches", "right", "named", "claimed", "of named right", "wrong of confirmed", "begun", "samples", "builds",

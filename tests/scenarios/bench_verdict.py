@@ -1,7 +1,7 @@
 """`make bench-verdict`: what live mode's verdict reaches on simulated hosts (docs/verdict.md). Never a test.
 
 make bench-verdict                                          the tables quiet and power, five minutes on one core
-make bench-verdict ARGS='--table errors'                    also quiet, power, same, rounds, resumed, planned, steps
+make bench-verdict ARGS='--table errors'                    also quiet, power, same, rounds, resumed, planned
 make bench-verdict ARGS='--table whole'                     exact mode: work that others do, and waits
 make bench-verdict ARGS='--comparisons 2000 --jobs 2'       more comparisons a row, half a minute for 20 rounds of each
 make bench-verdict ARGS='--table errors --rounds 40'        with another number of planned rounds
@@ -17,9 +17,6 @@ from dataclasses import replace
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np
-
-from lab.stats import changepoints
 from lab.stats.verdict import Outcome
 
 from .simulation import whole_cost
@@ -207,21 +204,6 @@ def whole(comparisons: int, seed: int, only: int | None) -> None:
             _row(label, str(false or "any change"), *(f"{100 * share / comparisons:.2f} %" for share in shares))
 
 
-def steps(series: int, seed: int) -> None:
-    """Series of nights without any step, looked at after every night to the hundredth: how many ever show one."""
-    _head("100 nights without a step", "series with a step")
-    for share, by, sigma in ((0.0, 0.0, 0.01), *((s, 0.05, 0.002) for s in (0.1, 0.2, 0.3, 0.5)), (0.5, 0.3, 0.001)):
-        false = 0
-        for number in range(series):
-            chance = np.random.default_rng((seed, number))
-            logs = sigma * chance.standard_normal(100) + math.log1p(by) * (chance.random(100) < share)
-            values = np.exp(logs).tolist()
-            false += any(changepoints.steps(values[:n]) for n in range(6, 101))
-        _row(
-            f"{100 * share:.0f} % of nights +{100 * by:.0f} %, noise {100 * sigma:g} %", f"{100 * false / series:.1f} %"
-        )
-
-
 def _head(*words: str) -> None:
     print(f"\n| {' | '.join(words)} |\n|{'---|' * len(words)}", flush=True)  # noqa: T201
 
@@ -235,11 +217,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--table",
-        choices=["quiet", "power", *RATES, "whole", "steps"],
+        choices=["quiet", "power", *RATES, "whole"],
         action="append",
         help="only this table (repeatable)",
     )
-    parser.add_argument("--row", type=int, help="only this row of each table but power and steps")
+    parser.add_argument("--row", type=int, help="only this row of each table but power")
     parser.add_argument("--rounds", type=int, help="planned rounds of the tables errors (20) and same (40)")
     parser.add_argument("--comparisons", type=int, default=200, help="a row")
     parser.add_argument("--seed", type=int, default=2026, help="of the first row; each row has its own")
@@ -256,8 +238,6 @@ def main() -> None:
             rates(table, asked.comparisons, asked.seed, asked.jobs, asked.row, rounds)
     if "whole" in tables:
         whole(asked.comparisons, asked.seed, asked.row)
-    if "steps" in tables:
-        steps(asked.comparisons, asked.seed)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def search(noise: Noise, rules: StoppingRules, seed: tuple[int, ...]) -> Found:
             live.record(Reading(image.commit, world.now_s, value, image.layout))
     return Found(
         done=step,
-        right=bool(world.changes.keys() & {*step.suspects}) and set(step.suspects[:-1]) <= world.broken,
+        right=noise.effect != 0 and world.culprit in step.suspects and set(step.suspects[:-1]) <= world.broken,
         samples=world.samples,
         builds=world.builds,
         seconds=world.now_s,

@@ -18,10 +18,8 @@ class Noise:
     """What a simulated search meets; `effect` is the size of the change (0: the ends do not differ).
 
     Drift is an AR(1) in time, shared by all kernels. An outlier is a slow-down of outlier_scale |t3|. broken:
-    share of commits that do not build, in runs of three on average. tails: degrees of freedom of Student's t for
-    the noise of boots and samples, with the same sds; None: normal. slow: share of boots of another kind, which is
-    slower by slow_by. second: the size of a second change, at a commit of its own. level_sd: of each image's own
-    level, as its layout makes it.
+    share of commits that do not build, in runs of three on average. level_sd: of each image's own level, as its
+    layout makes it.
     """
 
     commits: int = 128
@@ -33,10 +31,6 @@ class Noise:
     outliers: float = 0.02
     outlier_scale: float = 4.0
     broken: float = 0.0
-    tails: float | None = None
-    slow: float = 0.0
-    slow_by: float = 0.0
-    second: float = 0.0
     level_sd: float = 0.0
     build_s: float = 120.0
     boot_s: float = 5.0
@@ -44,7 +38,7 @@ class Noise:
 
 
 class World:
-    """One history with its culprit, or two, and the clock of the host that measures it."""
+    """One history with its culprit, and the clock of the host that measures it."""
 
     def __init__(self, noise: Noise, seed: tuple[int, ...]) -> None:
         self.noise = noise
@@ -52,10 +46,6 @@ class World:
         self._random = np.random.default_rng(seed)
         self.culprit = int(self._random.integers(1, noise.commits + 1))
         self.broken = self._broken()
-        self.changes = {self.culprit: noise.effect} if noise.effect else {}
-        if noise.second:
-            others = [commit for commit in range(1, noise.commits + 1) if commit != self.culprit]
-            self.changes[int(self._generator(1).choice(others))] = noise.second
         self.now_s = 0.0
         self.built: set[Image] = set()
         self.builds = self.samples = 0
@@ -81,33 +71,21 @@ class World:
             self.built.add(image)
         return True
 
-    def _generator(self, *purpose: int) -> np.random.Generator:
-        """Chance of its own for a purpose, so that the rest stays as it is without that."""
-        return np.random.default_rng((*self._seed, *purpose))
-
     @cache  # noqa: B019 - a world lives as long as one search
     def level(self, image: Image) -> float:
-        """An image's level: all changes up to its commit, and what its layout makes."""
-        own = self._generator(2, *image).standard_normal() if self.noise.level_sd else 0.0
-        made = math.fsum(effect for at, effect in self.changes.items() if at <= image.commit)
-        return float(self.noise.level_sd * own - made)
-
-    def _normal(self) -> float:
-        tails = self.noise.tails
-        if tails is None:
-            return float(self._random.standard_normal())
-        return float(self._random.standard_t(tails) * math.sqrt((tails - 2) / tails))
+        """An image's level: the change from its commit on, and what its layout makes by a chance of its own."""
+        noise = self.noise
+        own = np.random.default_rng((*self._seed, 2, *image)).standard_normal() if noise.level_sd else 0.0
+        return float(noise.level_sd * own - (noise.effect if image.commit >= self.culprit else 0.0))
 
     def boot(self, image: Image) -> float:
         """Boot a built image afresh and take one sample."""
         noise, chance = self.noise, self._random
         self.now_s += noise.boot_s + noise.sample_s
         self.samples += 1
-        value = noise.boot_sd * self._normal() + noise.sample_sd * self._normal()
+        value = noise.boot_sd * chance.standard_normal() + noise.sample_sd * chance.standard_normal()
         if chance.random() < noise.outliers:
             value -= noise.outlier_scale * float(abs(chance.standard_t(3)))
-        if noise.slow and chance.random() < noise.slow:
-            value -= noise.slow_by
         return value + self._drifted() + self.level(image)
 
     def _drifted(self) -> float:
