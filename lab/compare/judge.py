@@ -62,7 +62,7 @@ def _result(one: Series, case: Case, plan: Plan, turned: Mapping[str, str]) -> C
     if not failures:
         # Exact mode cannot see the subject of such a case.
         notes += [f"unseen: {', '.join(names)}"] if (names := workload.unseen_in(case)) else []
-        notes += count_remarks(verdict.primary_of(metrics), sampling.count_beside(metrics))
+        notes += count_remarks(primary := verdict.primary_of(metrics), sampling.count_beside(primary, metrics))
         notes += state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test")))
     return case_result(
         plan,
@@ -117,11 +117,9 @@ def _compare(one: Series, case: Case, plan: Plan, *, has_failed: bool) -> tuple[
         )
         for metric in known
     ]
-    primary = sampling.weigh_case(verdict.primary_of(compared), sampling.count_beside(compared), one, case, plan)
-    primary = sampling.weigh_strings(primary, one, case, plan)
-    if one.bench.workload.contends:  # the caller's cost has its waits in it, and other vCPUs are not deferred work
-        return [primary if c.primary else c for c in compared], None
-    primary, whole = sampling.weigh_whole(primary, compared, one, case, plan)
+    primary, whole = sampling.weigh_fully(
+        verdict.primary_of(compared), compared, one, case, plan, alike=plan.base.is_like(plan.test)
+    )
     return [primary if c.primary else c for c in compared], whole
 
 

@@ -146,16 +146,11 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
         beside = next((each for each in costs.METRICS if each.name == costs.count_of(metric.name)), None)
         count = _compare(one, case, beside, pair, plan) if beside else None
         if compared := _compare(one, case, metric, pair, plan):
-            three_decide = is_alike(base.spec, arm.spec) or one.equal(case, pair)
-            three_decide = three_decide and one.windows_agree(case, plan.threshold)
-            comparison = sampling.weigh(
-                compared, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds
-            )
-            comparison = sampling.weigh_count(comparison, count, plan)
-            comparison = sampling.weigh_strings(comparison, one, case, plan, pair)
-            comparison = sampling.weigh_belief(comparison, one, case, pair)
-            parts = [_compare(one, case, metric, pair, plan) for metric in costs.WHOLE_METRICS]
-            comparison, cost = sampling.weigh_whole(comparison, list(filter(None, parts)), one, case, plan, pair)
+            parts = [_compare(one, case, part, pair, plan) for part in costs.WHOLE_METRICS]
+            comparison, cost = sampling.weigh_fully(
+                compared, list(filter(None, [count, *parts])), one, case, plan, pair,
+                alike=is_alike(base.spec, arm.spec),
+            )  # fmt: skip
             remarks = state_guard.case_remarks(case.name, *(one.runs_of(name, case) for name in pair))
             notes = [*count_remarks(comparison, count), *remarks]
     return Cell(

@@ -38,7 +38,8 @@ class _Repricing:
         again = verdict.compare_again(
             self.found.primary, base, test, threshold=self.plan.threshold, alpha=self.plan.alpha
         )
-        return sampling.weigh_case(again, sampling.count_beside(self.found.metrics), self.series, self.case, self.plan)
+        alike = self.plan.base.is_like(self.plan.test)
+        return sampling.weigh_case(again, self.found.metrics, self.series, self.case, self.plan, alike=alike)
 
     def is_turned(self, prices: costs.Prices) -> bool:
         """True if it has another verdict at these prices."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from msgspec.structs import replace as replace_fields
 
 from lab.compare import beliefs, estimates, runs
 from lab.compare.beliefs import Belief
-from lab.compare.plan import ArmPlan, ComparisonPlan, Plan
+from lab.compare.plan import ArmPlan, ComparisonPlan
 from lab.compare.runs import Bench, GuestRun, Run
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure
@@ -31,7 +31,7 @@ from lab.guests import costs
 from lab.guests.run import Arm, RunningGuests
 from lab.stats import verdict, whole
 from lab.stats.defaults import FIRST_LOOK_SEEDS, MIN_PAIRS, MORE_SEEDS
-from lab.stats.verdict import Comparison, Outcome, numbers, percent, primary_of
+from lab.stats.verdict import Comparison, Outcome, numbers, percent
 from lab.stats.whole import FEW, MAD_TO_SD, Whole
 from lab.workloads.spec import WINDOWS_MAX, Case, Metric, Workload
 
@@ -385,14 +385,31 @@ def weigh(primary: Comparison, *, three_decide: bool, threshold: float, max_seed
     return _hopeless(_odd(_provisional(primary, three_decide=three_decide), threshold), max_seeds)
 
 
-def weigh_case(primary: Comparison, count: Comparison | None, one: Series, case: Case, plan: Plan) -> Comparison:
-    """A case's primary metric as its seeds and the count of instructions beside it allow."""
-    three_decide = plan.base.is_like(plan.test) or one.equal(case)
-    three_decide = three_decide and one.windows_agree(case, plan.threshold)
+def weigh_fully(
+    primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan,
+    arms: tuple[str, str] = ("base", "test"), *, alike: bool,
+) -> tuple[Comparison, Whole | None]:  # fmt: skip
+    """A case's primary metric as everything beside it allows, and the whole cost of the case; None if no model ran.
+
+    beside: other metrics of the same runs. alike: the arms are one kernel under equal settings.
+    """
+    weighed = weigh_case(primary, beside, one, case, plan, arms, alike=alike)
+    weighed = weigh_strings(weighed, one, case, plan, arms)
+    if one.bench.workload.contends:  # the caller's cost has its waits in it, and other vCPUs are not deferred work
+        return weighed, None
+    return weigh_whole(weighed, beside, one, case, plan, arms)
+
+
+def weigh_case(
+    primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan,
+    arms: tuple[str, str] = ("base", "test"), *, alike: bool,
+) -> Comparison:  # fmt: skip
+    """A case's primary metric as its seeds, the count of instructions and the CPU that kernels believe in allow."""
+    three_decide = (alike or one.equal(case, arms)) and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    # A task that waits executes more instructions or fewer, at any cost of these.
-    counted = weighed if one.bench.workload.contends else weigh_count(weighed, count, plan)
-    return weigh_belief(counted, one, case)
+    if not one.bench.workload.contends:  # a task that waits executes more instructions or fewer, at any cost of these
+        weighed = weigh_count(weighed, count_beside(primary, beside), plan)
+    return weigh_belief(weighed, one, case, arms)
 
 
 def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:
@@ -404,10 +421,10 @@ def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, 
     return beliefs.weigh(primary, {arm: Belief.of(run.report.settings, machine) for arm, run in first.items()})
 
 
-def count_beside(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """The count of instructions beside the modelled cycles that decide."""
-    name = costs.count_of(primary_of(comparisons).name)
-    return next((c for c in comparisons if c.name == name), None)
+def count_beside(primary: Comparison, beside: Iterable[Comparison]) -> Comparison | None:
+    """The count of instructions beside the modelled cycles that decide. beside: other metrics of the same runs."""
+    name = costs.count_of(primary.name)
+    return next((other for other in beside if other.name == name), None)
 
 
 def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonPlan) -> Comparison:

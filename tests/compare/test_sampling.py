@@ -395,6 +395,27 @@ def test_pages_that_are_still_to_be_written_are_deferred_work(
     assert (cost.deferred.base, cost.deferred.test) == deferred
 
 
+@pytest.mark.parametrize(("contends", "word"), [(False, "unknown"), (True, "regression")])
+def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, word: str) -> None:
+    """A task that waits executes other instructions, and work of another vCPU is not deferred."""
+    series: Any = SimpleNamespace(
+        bench=SimpleNamespace(workload=SimpleNamespace(contends=contends), instrument=None),
+        equal=lambda *_: False, windows_agree=lambda *_: True,
+    )  # fmt: skip
+    asked: Any = SimpleNamespace(threshold=0.02, alpha=0.01, max_seeds=24, metric=None)
+    large: Any = SimpleNamespace(name="large")
+    primary, count, deferred = (
+        compare_metric(msgspec.structs.replace(CYCLES, name=name), base, test, exact=True)
+        for name, base, test in (
+            ("cycles_per_op", [1000.0] * 6, [1200.0] * 6), ("instructions_per_op", [1000.0] * 6, [800.0] * 6),
+            ("deferred_cycles", [500.0] * 6, [100.0] * 6),
+        )
+    )  # fmt: skip
+    beside = [count] if not contends else [count, deferred]
+    found, cost = sampling.weigh_fully(primary, beside, series, large, asked, ("k", "other"), alike=False)
+    assert found.verdict == word and (cost is None) == contends
+
+
 # ---- windows
 
 
