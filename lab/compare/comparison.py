@@ -11,6 +11,7 @@ from typing import Protocol, Self
 from msgspec.structs import replace as replace_fields
 
 from lab.compare import contention, result_folders, robustness, sampling
+from lab.compare.contention import Change
 from lab.compare.judge import boot_remarks, judge, with_code_remarks
 from lab.compare.live import LiveComparison
 from lab.compare.measurement import ExactGuests, Measurement, prepare_around, require_fixed_work
@@ -179,7 +180,14 @@ class ExactComparison:
     def judge(self, work: Work) -> Finding:
         series = self.guests.series
         cases, overall = judge(series, self.plan)
-        if turned := contention.resting_on_price(cases, series, self.guests.arms, self.plan, work):
+        by_name = {case.name: case.primary for case in cases if case.verdict.is_change}
+        changes = [
+            Change(name, one, case, by_name[name])
+            for one in series
+            for case in one.cases
+            if (name := f"{one.bench.workload.name}:{case.name}") in by_name
+        ]
+        if turned := contention.resting_on_price(changes, self.guests.arms, self.plan.threshold, work):
             cases, overall = judge(series, self.plan, turned)
         cases = contention.with_curves(cases, series, self.plan)
         cases = with_code_remarks(cases, series, work.progress)

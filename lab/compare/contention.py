@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
@@ -30,40 +31,53 @@ _FIRST, _MORE = (1,), (2, 3)
 SPEEDUP = Metric(name="speedup", unit="times one vCPU", better="higher")
 
 
-def resting_on_price(
-    cases: Sequence[CaseResult], series: Sequence[Series], arms: Sequence[Arm], plan: Plan, work: Work
-) -> dict[str, str]:
-    """The reason of each case whose change has the other sign at an end of the range of a move's price, by its name."""
-    found = {}
-    for one in series:
-        changed = [
-            (case, result)
-            for case in one.cases
-            for result in cases
-            if one.bench.workload.contends and result.name == f"{one.bench.workload.name}:{case.name}"
-            if result.verdict.is_change and result.primary.ratio
-        ]
-        if not changed or (prices := _range(one.bench)) is None:
+class Change(NamedTuple):
+    """A case that changed from one arm to another. key: its name in what `resting_on_price` finds."""
+
+    key: str
+    series: Series
+    case: Case
+    primary: Comparison
+    arms: tuple[str, str] = ("base", "test")
+
+    def at(self, other: Series) -> float | None:
+        """The change at another price."""
+        return other.change(self.case, self.primary.name, self.arms)
+
+    def is_turned(self, others: Iterable[Series], threshold: float) -> bool:
+        """True if it has the other sign at one of the prices."""
+        ratios = [self.at(other) for other in others]
+        return any(ratio and is_turned(self.primary.ratio or 1, ratio, threshold) for ratio in ratios)
+
+
+def resting_on_price(changes: Iterable[Change], arms: Sequence[Arm], threshold: float, work: Work) -> dict[str, str]:
+    """By its key, the reason of each change that has the other sign at an end of the range of a move's price.
+
+    arms: of all changes. Those of vCPUs that do not contend pay no such price.
+    """
+    found, by_series = {}, defaultdict(list)
+    for change in changes:
+        if change.series.bench.workload.contends and change.primary.ratio:
+            by_series[change.series.bench.workload.name].append(change)
+    for changed in by_series.values():
+        one = changed[0].series
+        if (prices := _range(one.bench)) is None:
             continue
         others = {price: Series(bench=at_price(one.bench, price), cases=one.cases) for price in prices}
         for seeds in (_FIRST, _MORE):
+            asked = {name for change in changed for name in change.arms}
+            cases = [case for case in one.cases if any(change.case is case for change in changed)]
             for other in others.values():
-                _run(other, [case for case, _ in changed], seeds, arms, work)
-            changed = [both for both in changed if _is_turned(others.values(), *both, plan.threshold)]
+                _run(other, cases, seeds, [arm for arm in arms if arm.name in asked], work)
+            changed = [change for change in changed if change.is_turned(others.values(), threshold)]
             if not changed:
                 break
-        for case, result in changed:
-            ratios = {price: other.change(case, result.primary.name) for price, other in others.items()}
+        for change in changed:
+            ratios = {price: change.at(other) for price, other in others.items()}
             if any(ratios.values()):
                 said = [f"{verdict.percent(ratio)} at {price:g} cycles" for price, ratio in ratios.items() if ratio]
-                found[result.name] = f"rests on the price of a move: {listed(said, 'and')}"
+                found[change.key] = f"rests on the price of a move: {listed(said, 'and')}"
     return found
-
-
-def _is_turned(others: Iterable[Series], case: Case, result: CaseResult, threshold: float) -> bool:
-    """True if a case has the other sign at one of the prices."""
-    ratios = [other.change(case, result.primary.name) for other in others]
-    return any(ratio and is_turned(result.primary.ratio or 1, ratio, threshold) for ratio in ratios)
 
 
 def is_turned(ratio: float, other: float, threshold: float) -> bool:

@@ -58,7 +58,7 @@ def _result(one: Series, case: Case, plan: Plan, turned: Mapping[str, str]) -> C
     workload, failures = one.bench.workload, one.failures(case)
     compared, whole = _compare(one, case, plan, has_failed=bool(failures))
     name, notes = f"{workload.name}:{case.name}", []
-    metrics = [_open(metric, turned.get(name)) for metric in compared]
+    metrics = [opened(metric, turned.get(name)) if metric.primary else metric for metric in compared]
     if not failures:
         # Exact mode cannot see the subject of such a case.
         notes += [f"unseen: {', '.join(names)}"] if (names := workload.unseen_in(case)) else []
@@ -89,9 +89,9 @@ def case_result(plan: Plan, workload: Workload, case: Case, **found: Any) -> Cas
     )
 
 
-def _open(comparison: Comparison, why: str | None) -> Comparison:
+def opened(comparison: Comparison, why: str | None) -> Comparison:
     """The comparison that decides a case; `unknown` if there is a reason."""
-    if why is None or not comparison.primary:
+    if why is None:
         return comparison
     return replace_fields(comparison, verdict=Outcome.UNKNOWN, reason=why, more_blocks=None)
 

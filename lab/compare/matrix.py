@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 import msgspec
 
-from lab.compare import comparison, estimates, matrix_results, result_folders, sampling
+from lab.compare import comparison, contention, estimates, matrix_results, result_folders, sampling
 from lab.compare import state as state_guard
-from lab.compare.judge import code_remarks, count_remarks, metric_of
+from lab.compare.contention import Change
+from lab.compare.judge import code_remarks, count_remarks, metric_of, opened
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, state
 from lab.compare.measurement import ExactGuests, prepare
 from lab.compare.plan import LivePlan, is_alike
@@ -82,7 +83,10 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
             "the budget was used up before one guest had run",
             hint=f"give it more; go on by `lab matrix --resume {name}`",
         )
-    cells = [_with_code_remarks(cell, guests, plan, work) for cell in judge(guests.series, plan)]
+    cells = judge(guests.series, plan)
+    if turned := contention.resting_on_price(_changes(cells, guests, plan), guests.arms, plan.threshold, work):
+        cells = judge(guests.series, plan, turned)
+    cells = [_with_code_remarks(cell, guests, plan, work) for cell in cells]
     return result_folders.finish(
         folder,
         plan,
@@ -106,9 +110,12 @@ def measure(plan: MatrixPlan, folder: Path, work: Work) -> MatrixResult:
 # ---- judging
 
 
-def judge(series: Sequence[Series], plan: MatrixPlan) -> list[Cell]:
-    """Every cell; its change counts when it survives Holm over all cells."""
-    cells = [_cell(one, case, arm, plan) for one in series for case in one.cases for arm in plan.arms]
+def judge(series: Sequence[Series], plan: MatrixPlan, turned: Mapping[str, str] | None = None) -> list[Cell]:
+    """Every cell; its change counts when it survives Holm over all cells.
+
+    turned: by name, the cells whose verdict is `unknown`, and why.
+    """
+    cells = [_cell(one, case, arm, plan, turned or {}) for one in series for case in one.cases for arm in plan.arms]
     family = [_key(cell) for cell in cells if cell.comparison and cell.verdict]
     survived = multiple.overall(family, plan.alpha).survived
     test = SequentialTest(plan.alpha / max(1, len(family)), exact=True)
@@ -128,11 +135,25 @@ def _corrected(cell: Cell, survived: bool, test: SequentialTest) -> Cell:
 
 def _key(cell: Cell) -> CaseVerdict:
     assert cell.comparison is not None and cell.verdict is not None  # noqa: S101
-    name = f"{cell.workload}:{cell.case} {cell.arm}"
-    return CaseVerdict(name=name, verdict=cell.verdict, p_value=cell.comparison.p_value)
+    return CaseVerdict(name=_name(cell), verdict=cell.verdict, p_value=cell.comparison.p_value)
 
 
-def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell:
+def _name(cell: Cell) -> str:
+    return f"{cell.workload}:{cell.case} {cell.arm}"
+
+
+def _changes(cells: Sequence[Cell], guests: ExactGuests, plan: MatrixPlan) -> Iterator[Change]:
+    """The cells that changed, with the runs of their cases."""
+    series = {one.bench.workload.name: one for one in guests.series}
+    names = {arm.label: arm.name for arm in plan.arms}
+    for cell in cells:
+        if cell.comparison is not None and cell.comparison.is_change:
+            one, pair = series[cell.workload], (names[plan.baseline], names[cell.arm])
+            case = next(case for case in one.cases if case.name == cell.case)
+            yield Change(_name(cell), one, case, cell.comparison, pair)
+
+
+def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan, turned: Mapping[str, str]) -> Cell:
     """The cell of one arm and one case: its numbers, and its verdict against the baseline."""
     metric = metric_of(one.bench.workload, plan.metric, modelled=one.bench.modelled)
     values = one.values(arm.name, case, metric.name)
@@ -151,6 +172,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan) -> Cell
                 compared, list(filter(None, [count, *parts])), one, case, plan, pair,
                 alike=is_alike(base.spec, arm.spec),
             )  # fmt: skip
+            comparison = opened(comparison, turned.get(f"{one.bench.workload.name}:{case.name} {arm.label}"))
             remarks = state_guard.case_remarks(case.name, *(one.runs_of(name, case) for name in pair))
             notes = [*count_remarks(comparison, count), *remarks]
     return Cell(

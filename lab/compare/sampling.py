@@ -101,9 +101,9 @@ class Series:
         seeds = [seed for seed in base if seed in test]
         return [base[seed] for seed in seeds], [test[seed] for seed in seeds]
 
-    def change(self, case: Case, metric: str) -> float | None:
+    def change(self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")) -> float | None:
         """The change of a case, in the middle of its seeds; None without any."""
-        pairs = zip(*self.pairs(case, metric), strict=True)
+        pairs = zip(*self.pairs(case, metric, arms), strict=True)
         ratios = [test / base for base, test in pairs if base > 0 and test > 0]
         return median(ratios) if ratios else None
 

@@ -1,5 +1,6 @@
 """Guests whose vCPUs contend: verdicts that rest on a price, and one case over the numbers of vCPUs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,15 @@ import msgspec
 import pytest
 
 from lab.compare import contention, judge, measurement, runs
+from lab.compare.contention import Change
 from lab.compare.results import CONTENTION_NOTE, CaseResult
 from lab.core.errors import UserError
+from lab.core.executor import Work
+from lab.guests.run import Arm
 from lab.kernels.architecture import MachineType
 from lab.stats.verdict import Outcome
 from lab.workloads import selection
+from lab.workloads.spec import Case
 
 from ..fakes import result as fake
 
@@ -60,11 +65,48 @@ def test_a_change_rests_on_the_price_if_its_sign_is_another_one_at_another_price
 
 def test_what_rests_on_the_price_is_unknown_and_says_why() -> None:
     decided = case(4, 1000, 2000).primary
-    opened = judge._open(decided, "rests on the price of a move: +50.0 % at 100 and -9.0 % at 300 cycles")
+    opened = judge.opened(decided, "rests on the price of a move: +50.0 % at 100 and -9.0 % at 300 cycles")
     assert opened.verdict == Outcome.UNKNOWN and "rests on the price" in opened.reason
-    assert judge._open(decided, None) is decided
-    beside = msgspec.structs.replace(decided, primary=False)
-    assert judge._open(beside, "why") is beside
+    assert judge.opened(decided, None) is decided
+
+
+def test_arms_that_changed_run_again_at_both_ends_of_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first seed of `mmap` turns, and the middle of three does not; `lock` turns on one arm alone."""
+    ran: list[tuple[int, list[str], list[int], list[str]]] = []
+    ratios = {("lock", "b"): {1: 0.8, 3: 0.8}, ("lock", "c"): {1: 1.4, 3: 1.4}, ("mmap", "b"): {1: 0.9, 3: 1.2}}
+
+    class AtPrice:
+        def __init__(self, *, bench: int, cases: object) -> None:
+            self.price, self.seeds = bench, 0
+
+        def change(self, case: Case, metric: str, arms: tuple[str, str]) -> float:
+            return 1.6 if self.price == 300 else ratios[case.name, arms[1]][self.seeds]
+
+    def run(other: AtPrice, cases: Sequence[Case], seeds: Sequence[int], arms: Sequence[Arm], _: Work) -> None:
+        other.seeds += len(seeds)
+        ran.append((other.price, [case.name for case in cases], list(seeds), [arm.name for arm in arms]))
+
+    monkeypatch.setattr(contention, "Series", AtPrice)
+    monkeypatch.setattr(contention, "_range", lambda _: (100, 300))
+    monkeypatch.setattr(contention, "at_price", lambda _, price: price)
+    monkeypatch.setattr(contention, "_run", run)
+    one, alone = series(4), series(4)
+    alone.bench.workload = msgspec.structs.replace(alone.bench.workload, name="syscalls", contends=False)
+    one.cases = [one.bench.workload.case(name) for name in ("lock", "mmap-t")]
+    one.cases[1] = msgspec.structs.replace(one.cases[1], name="mmap")
+    up = case(4, 1000, 1500).primary
+    changes = [
+        Change(f"{of.name} {arm}", where, of, up, ("a", arm))
+        for where, of, arm in ((one, one.cases[0], "b"), (one, one.cases[0], "c"), (one, one.cases[1], "b"),
+                               (alone, one.cases[0], "d"))
+    ]  # fmt: skip
+    arms: Any = [SimpleNamespace(name=name) for name in "abcd"]
+    found = contention.resting_on_price(changes, arms, 0.02, Mock())
+    assert found == {"lock b": "rests on the price of a move: -20.0 % at 100 cycles and +60.0 % at 300 cycles"}
+    assert ran == [
+        *((price, ["lock", "mmap"], [1], ["a", "b", "c"]) for price in (100, 300)),
+        *((price, ["lock", "mmap"], [2, 3], ["a", "b"]) for price in (100, 300)),
+    ]
 
 
 def test_the_model_ends_turns_of_a_workload_without_one_whose_own_number_decides(
