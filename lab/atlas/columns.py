@@ -3,7 +3,7 @@ depends on changes, so a new package costs one column.
 
 <data>/atlas/<plan>/<architecture>/<column>/column.json       the kernel
 <data>/atlas/<plan>/<architecture>/<column>/<guests>.json     the cells of the cases that share their guests
-<data>/atlas/<plan>/<architecture>/<column>/<guests>.v2.json  the same by model version 2
+<data>/atlas/<plan>/<architecture>/<column>/<guests>.v2.json  the same by model version 2 of their workload
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lab.core import paths, records
 from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError, UserError
 from lab.core.executor import Work
 from lab.core.records import Record
-from lab.guests import costs
+from lab.guests import costs, model_version
 from lab.guests import image as guest_image
 from lab.guests.run import WRONG_FLAGS, Arm
 from lab.kernels import files
@@ -75,7 +75,7 @@ class Sheet(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The folder of an architecture's columns of a plan. version: the model version of all cells from here."""
+    """The folder of an architecture's columns of a plan. version: the newest model version of its workloads."""
 
     plan: AtlasPlan
     guests: str
@@ -95,10 +95,14 @@ class Place:
         """The file about a column's kernel."""
         return self.folder / column.id / "column.json"
 
+    def version_of(self, text: str) -> int:
+        """The model version of a selection's cells: later ones are about other workloads."""
+        return min(self.version, model_version.current([text]))
+
     def sheet(self, column: PlannedColumn | Column, text: str) -> Path:
         """The file of a selection's cells; cells of other versions keep their own."""
-        version = "" if self.version == 1 else f".v{self.version}"
-        return self.folder / column.id / f"{file_name(text)}{version}.json"
+        version = self.version_of(text)
+        return self.folder / column.id / f"{file_name(text)}{'' if version == 1 else f'.v{version}'}.json"
 
     def work(self, column: PlannedColumn | Column, text: str) -> Path:
         """The folder of guests that are under way."""

@@ -197,7 +197,7 @@ class Bisected(Record, frozen=True, kw_only=True):
 class Atlas(Record, frozen=True, kw_only=True, dict=True):
     """An atlas of one architecture. cells: of each case, one for each column.
 
-    model_version: of the numbers of all its cells (see `lab.guests.model_version`).
+    model_version: of its workloads, the newest one (see `lab.guests.model_version`).
     environment: the inputs of all numbers besides kernel, case and seed. fingerprints: of guests, by workload and kind
     of machine. synthetic: made up, for tests.
     """

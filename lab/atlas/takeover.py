@@ -1,8 +1,9 @@
 """Atlases on file, from any machine: cells that are taken over, stale columns, and the newer atlas in its place.
 
-Guests here would give the numbers of a cell that is taken over again: it is of the same model version, cases and seeds,
-from guests with the same fingerprint as here. A package is the same kernel everywhere. Another spec can name another
-kernel here: its numbers stay as the file has them, until this machine has measured its own.
+Guests here would give the numbers of a cell that is taken over again: its workload has the same model version, it is of
+the same cases and seeds, from guests with the same fingerprint as here. A package is the same kernel everywhere.
+Another spec can name another kernel here: its numbers stay as the file has them, until this machine has measured its
+own.
 
 OUTPUT/ARCHITECTURE.json is the last complete atlas. A newer atlas that lacks some of its numbers, as that of a new
 model version does at first, grows beside it in OUTPUT/ARCHITECTURE.next.json.
@@ -95,7 +96,8 @@ def _taken(atlas: Atlas, place: Place, found: Sequence[PlannedColumn], here: Fin
 
 def _another(atlas: Atlas, place: Place) -> str:
     """The reason why nothing of an atlas can stand in that of a plan; empty if there is none."""
-    if atlas.model_version != place.version:
+    oldest = min(map(place.version_of, place.selections))
+    if not oldest <= atlas.model_version <= place.version:
         return f"it is of model version {atlas.model_version}, guests here of {place.version}"
     if atlas.seeds != place.plan.seeds:
         return f"its cells have {plural(atlas.seeds, 'seed')}, the plan's {place.plan.seeds}"
@@ -122,6 +124,8 @@ def _sheets_of(
                 yield key, "only packages are the same kernel everywhere"
             elif column.id not in planned and column.series not in series:
                 yield key, f"the plan has no series {column.series}"
+            elif atlas.model_version < (version := place.version_of(text)):
+                yield key, f"it is of model version {atlas.model_version}, guests of {workload} here of {version}"
             elif set(theirs) != set(names):
                 yield key, f"{text} has other cases"
             elif (own := here(text, column.machine)) != fingerprint or not own:
@@ -345,7 +349,7 @@ class Queue:
 
     def _measured(self, column: PlannedColumn, text: str) -> Iterator[tuple[int, str]]:
         """The versions and dates of all measurements of a selection in a column that are known here."""
-        for version in range(1, self.place.version + 1):
+        for version in range(1, self.place.version_of(text) + 1):
             sheet = replace(self.place, version=version).load_sheet(column, text)
             if sheet is not None:
                 yield version, sheet.measured

@@ -19,6 +19,8 @@ from lab.kernels.kernel import KernelSpec
 from ..fakes.build import own_folders
 from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, kernel, pretend, write_workload
 
+MODELLED = WORKLOAD.replace('model = "none"', 'model = "tlb"')
+
 Setup = Callable[..., tuple[FakeGuests, Place, list[PlannedColumn]]]
 
 
@@ -60,7 +62,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
         monkeypatch.setattr(columns, "require_fixed_work", lambda ready: None)
         monkeypatch.setattr(profiles, "of_guest", lambda guest, root: {one.name: None for one in guest.cases})
         monkeypatch.setattr(columns, "functions_of", lambda profile: [FunctionCost("do_it", 10.0, 20.0)])
-        workload = write_workload(tmp_path / "mine", WORKLOAD.replace('model = "none"', 'model = "tlb"'))
+        workload = write_workload(tmp_path / "mine", MODELLED)
         path = tmp_path / "plan.toml"
         path.write_text(
             f'schema = 1\nworkloads = ["{workload}"]\n[[series]]\nname = "mine"\nkernels = ["file:/boot/a"]\n'

@@ -1,6 +1,6 @@
 """Model versions: an edit makes nothing stale, a new version grows beside the complete one until it has all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from lab.core.text import plural
 from lab.guests import model_version
 from lab.kernels.compilers import Program
 
-from ..fakes.guest import FakeGuests, FakeInstrument, kernel
+from ..fakes.guest import FakeGuests, FakeInstrument, kernel, write_workload
 from ..fakes.work import quiet, stopped_after
-from .conftest import Setup, gone
+from .conftest import MODELLED, Setup, gone
 
 
 class Lab:
@@ -37,10 +37,19 @@ class Lab:
         patch.setattr(atlas_plan, "columns", lambda plan, guests, progress: self.found)
         patch.setattr(atlas_plan, "load", lambda path: self.place.plan)
 
-    def raise_version(self, version: int) -> None:
-        """Guests give other numbers from here on."""
-        self.patch.setattr(model_version, "current", lambda workloads: version)
-        self.patch.setattr(FakeInstrument, "identity", f"tlb some-machine 12345678 v{version}")
+    def raise_version(self, version: int, workload: str = "") -> None:
+        """Guests give other numbers from here on. workload: the one that has them; all without any."""
+
+        def current(workloads: Iterable[str]) -> int:
+            return version if any(text.endswith(workload) for text in workloads) else 1
+
+        def of(instrument: FakeInstrument, name: str) -> FakeInstrument:
+            made = FakeInstrument(instrument.machine.name)
+            made.identity = f"tlb some-machine 12345678 v{version}" if name.endswith(workload) else instrument.identity
+            return made
+
+        self.patch.setattr(model_version, "current", current)
+        self.patch.setattr(FakeInstrument, "of", of)
         self.guests.formula = lambda arm, seed, case: 100.0 * version + seed
 
     def run(self, *words: str, guests: int = 1000) -> int:
@@ -102,6 +111,32 @@ def test_a_version_grows_beside_the_complete_one_until_it_takes_its_place(
     assert f"{lab.file}: model version 2 takes the place of 1" in said
     made = data.load(lab.file)
     assert made.model_version == 2 and len(made.whole) == 3 and numbers(made) == {2} and not lab.next.exists()
+    assert lab.run() == 0
+
+
+@pytest.mark.parametrize("is_new_machine", [False, True])
+def test_a_version_about_one_workload_leaves_the_cells_of_others(
+    is_new_machine: bool, lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here, and on a machine that has only the file: no guest of `mine` runs again, and no column waits for one."""
+    second = write_workload(tmp_path / "second", MODELLED.replace('name = "mine"', 'name = "second"'))
+    workloads = (*lab.place.plan.workloads, second)
+    lab.place = replace(lab.place, plan=msgspec.structs.replace(lab.place.plan, workloads=workloads))
+    assert lab.run() == 9, "guests of `second` alone"
+    before = data.load(lab.file)
+    lab.raise_version(2, "second")
+    if is_new_machine:
+        _forget(lab.place)
+    capsys.readouterr()
+    assert lab.run(guests=3) == 3
+    old = f"{lab.file}: 3 columns not taken over: it is of model version 1, guests of second here of 2\n"
+    said = capsys.readouterr().out
+    assert said.startswith(f"{old}{lab.next}: 1 of 3 columns whole, 2 stale, next: a; 4 cases, ")
+    assert lab.run() == 6
+    made = data.load(lab.file)
+    assert made.model_version == 2 and len(made.whole) == 3 and not lab.next.exists()
+    for case, cells in made.cells.items():
+        assert (cells == before.cells[case]) is case.startswith("mine:")
     assert lab.run() == 0
 
 
@@ -205,7 +240,7 @@ Measured = Callable[[str, int, str], None]
 
 
 @pytest.fixture
-def aged(setup: Setup) -> tuple[FakeGuests, Place, list[PlannedColumn], Measured]:
+def aged(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeGuests, Place, list[PlannedColumn], Measured]:
     """Columns a to e, none measured; a function that makes a sheet of one, with its version and date."""
     guests, place, found = setup()
     every = [PlannedColumn("mine", name, kernel(name).spec) for name in "abcde"]
@@ -213,6 +248,7 @@ def aged(setup: Setup) -> tuple[FakeGuests, Place, list[PlannedColumn], Measured
     (sheet,) = _sheets(place, found)
     (text,) = place.selections
     place.sheet(found[0], text).unlink()
+    monkeypatch.setattr(model_version, "current", lambda workloads: 3)
 
     def measured(name: str, version: int, date: str) -> None:
         target = replace(place, version=version).sheet(every["abcde".index(name)], text)
