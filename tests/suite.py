@@ -325,8 +325,8 @@ def asked_for(table: Table, paths: Sequence[str]) -> list[Shard]:
 
 
 def in_turn(table: Table, asked: Sequence[Shard], commit: str) -> list[Shard]:
-    """One more shard, which the commit's id chooses, of those that a commit can ask for."""
-    others = [one for one in table.shard if one not in asked and one.paths]
+    """One more shard, which the commit's id chooses."""
+    others = [one for one in table.shard if one not in asked]
     return others[int(commit[:8], 16) % len(others) :][:1] if others else []
 
 

@@ -43,7 +43,6 @@ def test_changed_paths_ask_for_shards_and_the_commit_for_one_more() -> None:
     turns = {suite.in_turn(TABLE, [], f"{number:08x}")[0].name for number in range(3)}
     assert turns == {"a", "b", "c"}
     assert suite.in_turn(TABLE, TABLE.shard, "0123456789ab") == []
-    assert suite.in_turn(Table(part=(), shard=(_shard("never"),)), [], "0123456789ab") == []
 
 
 @pytest.mark.parametrize(("text", "names"), [("", ["a", "b", "c"]), ("2/3", ["b"]), ("3", ["c"]), ("b", ["b"])])
