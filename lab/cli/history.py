@@ -15,7 +15,7 @@ from lab.core.progress import Progress
 from lab.core.text import number, plural
 from lab.history import index, trends
 from lab.history.database import anew, opened
-from lab.history.trends import Change, Dot, SeriesFilter, SideBySide, Summary, Trend
+from lab.history.trends import Change, Dot, SeriesFilter, Summary, Trend
 from lab.nightly import status
 from lab.stats.verdict import percent
 
@@ -63,13 +63,6 @@ def _step(change: Change) -> str:
     return f"<- step of {percent(change.ratio)}, after {short(change.after)} and not after {short(change.commit)}"
 
 
-def comparison_lines(sides: Sequence[SideBySide]) -> Iterator[str]:
-    """Two kernels, a line for each series."""
-    for side in sides:
-        base, test, series = _value(side.base), _value(side.test), side.series
-        yield f"{percent(side.ratio):>9}  {base:>12} -> {test:<12} {series.name} ({series.unit})"
-
-
 _which = options.together(
     click.option("--workload", "-w", metavar="NAME[:CASE]", help="Of this workload, or this case of it."),
     click.option("--metric", metavar="NAME", help="This metric; '*' for all (default: the primary one)."),
@@ -84,7 +77,7 @@ _which = options.together(
 
 @click.group()
 def history() -> None:
-    """Show all results together: trends, their steps, kernels side by side."""
+    """Show all results together: trends and their steps."""
 
 
 @history.command()
@@ -107,8 +100,7 @@ def show(database: str | None, as_json: bool, **which: str | None) -> None:
 
 @history.command()
 @_which
-@click.option("--least", type=options.Share(), default=0.01, help="The smallest step to find (1%).")
-def trend(database: str | None, as_json: bool, least: float, **which: str | None) -> None:
+def trend(database: str | None, as_json: bool, **which: str | None) -> None:
     """Show one metric of one case over time, with its steps.
 
     \b
@@ -117,24 +109,8 @@ def trend(database: str | None, as_json: bool, least: float, **which: str | None
     """
     with _reading(database, **which) as (_, connection, wanted):
         series, also = trends.choose(trends.list_series(connection, wanted))
-        chosen = trends.trend(connection, series, also=also, least=least)
+        chosen = trends.trend(connection, series, also=also)
     options.show(chosen, render_trend(chosen), as_json=as_json)
-
-
-@history.command()
-@click.argument("base", metavar="COMMIT")
-@click.argument("test", metavar="COMMIT")
-@_which
-def compare(base: str, test: str, database: str | None, as_json: bool, **which: str | None) -> None:
-    """Show two measured kernels side by side, without measuring. For a verdict use `lab ab`.
-
-    \b
-    Example:
-      lab history compare efa7df3e3bb5 d4148aeab412 -w alloc-burst
-    """
-    with _reading(database, **which) as (_, connection, wanted):
-        sides = trends.compare(connection, base, test, wanted)
-    options.show({"schema": "lab.sides/1", "sides": sides}, comparison_lines(sides), as_json=as_json)
 
 
 @history.command()

@@ -1,4 +1,4 @@
-"""Trends: the series of the history, one of them over time with its steps, and two kernels side by side."""
+"""Trends: the series of the history, and one of them over time with its steps."""
 
 from __future__ import annotations
 
@@ -96,15 +96,6 @@ class Trend(Record, frozen=True, kw_only=True):
     changes: list[Change]
     outliers: list[int]
     also: list[str]
-
-
-class SideBySide(Record, frozen=True, kw_only=True):
-    """A series that has two kernels, and the newest point of each."""
-
-    series: Summary
-    base: Dot
-    test: Dot
-    ratio: float | None
 
 
 # ---- series
@@ -250,38 +241,3 @@ def dots_of(key: int) -> sa.Select[Any]:
         .where(points.c.series == key)
         .order_by(points.c.night, points.c.started, results.c.id, points.c.arm)
     )
-
-
-# ---- side by side
-
-
-def compare(connection: Connection, base: str, test: str, wanted: SeriesFilter) -> list[SideBySide]:
-    """Two commits, given by their ids or the beginnings of these, in each series that has both."""
-    commits = [_commit(connection, prefix) for prefix in (base, test)]
-    keys = sa.intersect(*(sa.select(points.c.series).where(points.c.commit == commit) for commit in commits))
-    shared = set(connection.execute(keys).scalars())
-    pairs = []
-    for summary in list_series(connection, wanted):
-        if summary.key in shared:
-            dots, _ = _dots(connection, summary)
-            left, right = (next(dot for dot in reversed(dots) if dot.commit == commit) for commit in commits)
-            ratio = right.value / left.value if left.value and right.value is not None else None
-            pairs.append(SideBySide(series=summary, base=left, test=right, ratio=ratio))
-    if not pairs:
-        raise UserError(
-            f"no series has both {commits[0][:12]} and {commits[1][:12]} under the same conditions",
-            hint="`lab ab` compares them; --metric '*' takes all metrics",
-        )
-    return pairs
-
-
-def _commit(connection: Connection, prefix: str) -> str:
-    matching = sa.select(points.c.commit).where(points.c.commit.startswith(prefix, autoescape=True)).distinct().limit(3)
-    commits = connection.execute(matching).scalars().all()
-    if prefix in commits:
-        return prefix
-    if len(commits) > 1:
-        raise UserError(f"{prefix!r} is ambiguous in the history: {', '.join(commit[:16] for commit in commits)}")
-    if not commits:
-        raise UserError(f"the history has no commit {prefix!r}", hint="give a measured commit's id, or its beginning")
-    return str(commits[0])

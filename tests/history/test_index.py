@@ -230,8 +230,6 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "<- step of +48" in said and "1 step, 0 outliers" in said
     assert main.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["points"]) == 10
-    assert main.run(["history", "compare", f"{11:040x}", f"{12:040x}", "-w", "alloc-burst:large"]) == 0
-    assert "0.0 %" in capsys.readouterr().out
     assert main.run(["history", "rebuild"]) == 0
     assert capsys.readouterr().out.startswith("11 results")
 
@@ -242,12 +240,9 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["trend", "-w", "alloc-brust"], "did you mean alloc-burst"),
         (["trend", "--metric", "*"], "series match"),
         (["trend", "--conditions", "zz"], "no such series"),
-        (["compare", "0000", "ffff"], "ambiguous"),
-        (["compare", f"{0:040x}", "ffff"], "no commit 'ffff'"),
     ],
 )
 def test_what_the_history_does_not_have(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     store(1)
-    store(2)
     assert main.run(["history", *words]) == 2
     assert said in capsys.readouterr().err
