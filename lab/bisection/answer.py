@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.bisection.commit_range import SPLIT, Candidate
+from lab.bisection.commit_range import SPLIT, Candidate, one_of
 from lab.compare.explain import Cost
 from lab.compare.lines import MetLine
 from lab.compare.results import ResultEnvironment
@@ -257,7 +257,7 @@ class Answer(Record, frozen=True, kw_only=True):
         if self.outcome == "no culprit" and self.changes:
             return f"it is called {self.outcome}, and names {self.changes[0].commit}"
         if self.outcome == "found" and not self.changes:
-            return "it is called found, and names no commit"
+            return f"it is called found, and names no {self.one}"
         return self.ends.contradiction if self.ends else ""
 
     @property
@@ -272,6 +272,11 @@ class Answer(Record, frozen=True, kw_only=True):
     @property
     def is_split(self) -> bool:
         return self.kind in SPLIT
+
+    @property
+    def one(self) -> str:
+        """The word for one candidate: a commit, a package, a patch, an option, or a mix of both ends."""
+        return one_of(self.kind)
 
     @property
     def named(self) -> bool:

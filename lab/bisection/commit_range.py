@@ -27,7 +27,21 @@ Kind = Literal["commits", "packages", "patches", "options", "files", "hunks"]
 SPLIT = ("files", "hunks")
 """The kinds of a search without history; its candidates are mixes of both ends, added as they are tried."""
 
+_ONE = {
+    "packages": "package", "patches": "patch", "options": "option", "files": "mix", "hunks": "mix",
+}  # fmt: skip
+
 _FIELDS = "%H%x00%P%x00%an <%ae>%x00%aI%x00%s"
+
+
+def one_of(kind: str) -> str:
+    """The word for one candidate of a range of that kind."""
+    return _ONE.get(kind, "commit")
+
+
+def counted(number: int, kind: str) -> str:
+    """A number of candidates of a range of that kind."""
+    return f"{number:,} {one_of(kind) if number == 1 else kind}"
 
 
 class Candidate(Record, frozen=True, kw_only=True):

@@ -342,7 +342,9 @@ class ExactRunner:
         if self.work.out_of_time:
             raise OutOfTime
         if len(candidates) > 1:
-            self.work.progress.log(f"{len(candidates)} commits at once: {', '.join(c.name for c in candidates)}")
+            self.work.progress.log(
+                f"{len(candidates)} {self.session.history.kind} at once: {', '.join(c.name for c in candidates)}"
+            )
         self._settle(numbers[0])
         for reading in self.work.map(lambda candidate: self._read(candidate, state), candidates):
             self.session.journal.append(reading)
@@ -383,7 +385,9 @@ class ExactRunner:
             if state.is_disputed:
                 self.work.progress.log(f"nothing is searched: {state.dispute}")
         if not state.differ and state.next() is not None:
-            self.work.progress.log(f"the ends are alike; measuring up to {state.plan.probes} commits between them")
+            self.work.progress.log(
+                f"the ends are alike; measuring up to {state.plan.probes} {state.history.kind} between them"
+            )
 
     # ---- building ahead
 

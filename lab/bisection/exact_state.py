@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from lab.bisection import exact_search
 from lab.bisection.answer import Culprit, OpenRange, OutcomeWord
-from lab.bisection.commit_range import History
+from lab.bisection.commit_range import History, counted
 from lab.bisection.exact_search import OLD, Change, Readings
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan, outcome_word
@@ -340,7 +340,8 @@ class ExactState(SearchState):
         """By the ends, then by the remaining changes."""
         ends = self.ends
         if out_of_time:
-            return "undecided", f"the budget is used up, about {self.steps_left} commits are still to be measured"
+            left = counted(self.steps_left, self.history.kind)
+            return "undecided", f"the budget is used up; left to measure: about {left}"
         if ends is not None and self.is_disputed:
             return "undecided", f"the ends disagree: {self.dispute}"
         if ends is not None and ends.verdict == Outcome.UNKNOWN:
@@ -350,10 +351,10 @@ class ExactState(SearchState):
         if not culprits:
             alike = self._shown(self.readings[self.history.new.id]) or "n/a"
             inside = len(self.known.levels) - 1
-            measured = f", and so are {inside} commits between them" if inside else ""
+            measured = f", and {counted(inside, self.history.kind)} between them, too" if inside else ""
             return "no culprit", f"the ends are alike ({alike}){measured}"
         if ranges := sum(not change.is_single for change in culprits):
-            left = "the commits left cannot be tested, or lie between such"
+            left = f"the {self.history.kind} left cannot be tested, or lie between such"
             return "range", f"{plural(ranges, 'change')} cannot be narrowed down: {left}"
         return "found", plural(len(culprits), "change")
 

@@ -162,8 +162,9 @@ def start(session: Session, work: Work) -> LiveRunner:
     history, rules = session.history, rules_of(session.plan)
     work.progress.log(
         f"{len(history.candidates)} {history.kind}, {len(session.journal.boots)} boots so far: pairs of boots of both "
-        f"ends until they differ, at most {rules.end_blocks}; then commits, until one is {100 * rules.confidence:g} % "
-        f"sure; then fresh pairs. To go on after any stop: lab bisect resume {session.name}"
+        f"ends until they differ, at most {rules.end_blocks}; then {history.kind}, until one is "
+        f"{100 * rules.confidence:g} % sure; then fresh pairs. "
+        f"To go on after any stop: lab bisect resume {session.name}"
     )
     return LiveRunner(session=session, booter=GuestBooter(session, work), work=work)
 

@@ -375,7 +375,7 @@ class LiveSearch:
             return self._confirmation(self.confirming)
         self._choice = acquisition.choose(belief, self.costs, self.built, self.untestable, layouts=self.layouts)
         if self._choice is None:
-            return self._as_far_as_it_goes("no commit is left that could be measured")
+            return self._as_far_as_it_goes("none is left that could be measured")
         return NextBoots(phase=Phase.SEARCH, commit=self._choice.image.commit, boots=self._boots(self._choice))
 
     def _boots(self, choice: Choice) -> tuple[Image, ...]:

@@ -205,7 +205,7 @@ class LiveState(SearchState):
         lines = []
         for place in self.suspicions()[:_SHOWN] if self.search.differ() else []:
             up_to = self.history.find(place.up_to).name
-            commits = f"{place.commits} commits up to {up_to}" if place.commits > 1 else up_to
+            commits = f"{place.commits} {self.history.kind} up to {up_to}" if place.commits > 1 else up_to
             lines.append(f"    {certainty(place.probability)} {commits}")
         return lines
 
@@ -274,7 +274,7 @@ class LiveState(SearchState):
             return "undecided", "the kernels of both neighbours are the same, byte for byte: one of them was misread"
         reason = f"{certainty(result.probability)} sure{f'; {result.reason}' if result.reason else ', and confirmed'}"
         if not change.is_single:
-            return "range", f"{reason}; the other commits of the range cannot be tested"
+            return "range", f"{reason}; the other {self.history.kind} of the range cannot be tested"
         return "found", reason
 
     def posterior(self) -> Posterior:

@@ -17,6 +17,7 @@ from lab.compare import explain
 from lab.core.git import short
 from lab.core.text import visible
 from lab.report import function_chart, plots, templates, wording
+from lab.report.explain_text import unit_of
 from lab.report.inputs import CommitStatus, RangeCommit, StoredBisection, stretches
 from lab.report.plots import SIZE, Axis, Chart, Scale, Tick
 from lab.report.wording import shown
@@ -29,7 +30,6 @@ MOST_ROWS = 2000
 """Rows of the table of commits; of a longer one the plots and the JSON have the rest."""
 
 _MOST_SEEDS = 24
-_SINGULAR = {"packages": "package", "patches": "patch", "options": "option", "files": "mix", "hunks": "mix"}
 
 GLYPHS = {
     CommitStatus.OLD: "●", CommitStatus.NEW: "■", CommitStatus.NEITHER: "◆", CommitStatus.UNCLEAR: "?",
@@ -50,8 +50,9 @@ def bisection(stored: StoredBisection) -> str:
         "bisection.html.j2",
         answer=answer,
         range=page,
-        one=_SINGULAR.get(answer.kind, "commit"),
+        one=answer.one,
         short=short,
+        unit_of=unit_of,
         tone=tone(answer),
         word=_word(answer),
         size=percent(effect.ratio) if (effect := _size(answer)) else "",
@@ -101,7 +102,7 @@ def _facts(answer: Answer) -> Iterator[tuple[str, str]]:
     yield "workload", f"{answer.workload}:{answer.case}, {answer.metric} in {answer.unit}"
     skipped = f"{len(answer.skipped)} could not be tested"
     yield "measured", f"{answer.measured} {answer.kind} beside the ends; {skipped}"
-    yield "seeds a commit", ", ".join(map(str, answer.seeds[:_MOST_SEEDS]))
+    yield f"seeds a {answer.one}", ", ".join(map(str, answer.seeds[:_MOST_SEEDS]))
     yield "time", f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s"
     yield "started", answer.started
     if (live := answer.live) is not None:

@@ -84,7 +84,7 @@ def _change(answer: Answer, found: Culprit) -> Iterator[str]:
         if found.outside_paths:
             yield "    nothing in the paths given did it: a commit after the last of them, or outside of them, did"
     else:
-        yield f"{kind}: one of {len(found.suspects)} commits, up to {_named(answer, found.commit)}"
+        yield f"{kind}: one of {len(found.suspects)} {answer.kind}, up to {_named(answer, found.commit)}"
         for name in found.suspects[:_MOST_SUSPECTS]:
             why = "" if name == found.commit else " (not measured)"
             yield f"    {_named(answer, name)}{' (could not be tested)' if name in found.untested else why}"
@@ -187,6 +187,6 @@ def _footer(answer: Answer) -> Iterator[str]:
 def _effort(answer: Answer) -> str:
     live = answer.live
     if live is None:
-        return f"{len(answer.seeds)} seeds a commit"
+        return f"{len(answer.seeds)} seeds a {answer.one}"
     noise = f", which differ by {100 * live.noise:.2g} % (sd)" if live.noise is not None else ""
     return f"{live.boots} boots of {live.kernels} kernels{noise}"

@@ -225,7 +225,7 @@ def bisection(stored: StoredBisection) -> str:
         lines += _change(stored, found)
     if answer.path:
         counted = answer.instructions is not None
-        rows = [("step", "commit", "subject", "state", "change", *(["instructions"] if counted else []))]
+        rows = [("step", stored.answer.one, "subject", "state", "change", *(["instructions"] if counted else []))]
         rows += [(str(i), *_step(step, counted=counted)) for i, step in enumerate(answer.path, start=1)]
         lines += _fold(f"Path taken: {answer.measured} measured, {len(answer.skipped)} not testable", rows, (0, 4, 5))
     if answer.environment is not None:
@@ -247,7 +247,7 @@ def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
         yield ""
         yield from [f"- author: {code(found.author)}, {found.date}"] if found.author else []
     else:
-        yield f"{kind}: one of {len(found.suspects)}, which could not be told apart:"
+        yield f"{kind}: one of {len(found.suspects)} {stored.answer.kind}, which could not be told apart:"
         yield ""
         titles = {place.candidate.id: place.candidate.title for place in stored.commits}
         for name in found.suspects[:_MOST_SUSPECTS]:

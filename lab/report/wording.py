@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.bisection.commit_range import counted
 from lab.compare.live_results import Counted
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean, movement
 from lab.core.git import short
@@ -328,12 +329,12 @@ def _change(found: Culprit) -> str:
 
 def searched(answer: Answer) -> str:
     """The number of commits, or of other steps, that a bisection searched."""
-    kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
     if answer.is_split and not answer.candidates:
-        return f"no {kind} were looked at"
+        return f"no {answer.kind} were looked at"
     if answer.is_split:
+        kind = answer.kind.removesuffix("s") if answer.candidates == 1 else answer.kind
         return f"{answer.candidates:,} {kind} that the builds read differ{'s' if answer.candidates == 1 else ''}"
-    return f"{answer.candidates:,} {kind}, the {answer.terms[1]} end included"
+    return f"{counted(answer.candidates, answer.kind)}, the {answer.terms[1]} end included"
 
 
 def limits(answer: Answer) -> str:

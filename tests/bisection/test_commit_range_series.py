@@ -101,6 +101,28 @@ def test_the_package_that_did_it_is_found_and_what_leads_inside_is_said(deb_bise
     assert "  inside      no tree" in deb_bisector.report()
 
 
+def test_packages_are_not_called_commits(deb_bisector: Bisector) -> None:
+    deb_bisector.fates["6.12.10-1"] = "panic"
+    answer = searched(deb_bisector)
+    assert answer.reason.endswith("the packages left cannot be tested, or lie between such")
+    said = deb_bisector.report()
+    assert "one of 2 packages, up to linux-image-6.12.57-cloud-amd64" in said and "seeds a package" in said
+    deb_bisector.fates.clear()
+    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", deb_bisector.workload]
+    assert deb_bisector.run(*words) == 5
+    assert "the ends are alike (0.0 %), and 1 package between them, too" in deb_bisector.printed
+    assert "measuring up to 3 packages between them" in deb_bisector.said
+    assert "commit" not in deb_bisector.printed + deb_bisector.said
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "text"),
+    [(1, "patches", "1 patch"), (2, "patches", "2 patches"), (1_000, "commits", "1,000 commits")],
+)
+def test_candidates_are_counted_by_their_kind(number: int, kind: str, text: str) -> None:
+    assert commit_range.counted(number, kind) == text
+
+
 @pytest.mark.parametrize(
     ("failing", "ends", "found", "said"),
     [

@@ -1,6 +1,7 @@
 """A bisection in every format: how each commit stands, what is said of it, and words that attack the reader."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,14 +88,20 @@ def test_functions_have_the_unit_that_they_were_counted_in(tmp_path: Path, cost:
     assert f"that changed, {unit} an operation:" in bisection_text.render(counted.answer)
     assert "0.00 (0.00) -> 2.00 (1.50)  file.change {}: fput" in bisection_text.render(counted.answer)
     assert f"Functions that changed, {unit} an operation" in markdown.bisection(counted)
+    shutil.rmtree(counted.folder / "proof")
+    assert f"</code>, {unit} an operation</h3>" in bisection_page.bisection(counted)
 
 
 def test_packages_are_not_called_commits(tmp_path: Path) -> None:
-    text = bisection_page.bisection(bisection(tmp_path / "b", replace(answer(), kind="packages")))
+    stored = bisection(tmp_path / "b", replace(answer(), kind="packages"))
+    text = bisection_page.bisection(stored)
     assert "The range, package by package" in text and "7 packages, none of them measured" in text
     assert "one of 5 packages" in text and ">package</button>" in text
-    for words in ("against its parent", "commit by commit", "one of 5 commits", ">commit</button>"):
+    for words in ("against its parent", "commit by commit", "one of 5 commits", ">commit</button>", "seeds a commit"):
         assert words not in text
+    assert "one of 5 packages, up to" in bisection_text.bisection(stored)
+    text = markdown.bisection(stored)
+    assert "one of 5 packages, which could not be told apart" in text and "| package | subject |" in text
 
 
 def test_a_result_below_the_usual_folder_is_named_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
