@@ -96,7 +96,7 @@ def list_kernels(words: tuple[str, ...], available: bool, refresh: bool, arch: s
         return
     if words or refresh or arch:
         raise UserError(f"{words[0] if words else '--refresh' if refresh else '--arch'} requires --available")
-    builds, packages = list(store.builds()), sorted(map(str, archives.downloaded()))
+    builds, packages = list(store.builds()), sorted(map(str, archives.downloaded(architecture.names())))
     if as_json:
         rows = [{**records.plain(build), "folder": str(folder), "used": _when(used)} for build, folder, used in builds]
         options.print_json({"schema": "lab.kernels/1", "kernels": rows, "packages": packages})

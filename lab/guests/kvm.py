@@ -21,7 +21,7 @@ from lab.guests import exact, run
 from lab.guests.exact import Qemu
 from lab.guests.live_machine import Accelerator
 from lab.guests.run import GUEST_TIMEOUT_S
-from lab.kernels import archives, store
+from lab.kernels import architecture, archives, store
 
 DEVICE = Path("/dev/kvm")
 
@@ -154,7 +154,8 @@ def _kept(qemu: Qemu) -> _Probe | None:
 def kernels_to_try() -> Iterator[Path]:
     """Kernels to try KVM with: those of the store, newest first, the downloaded ones, the host's own."""
     built = sorted(store.builds(), key=lambda build: build[2], reverse=True)
-    images = [*(folder / "bzImage" for _, folder, _ in built), *archives.downloaded(), *Path("/boot").glob("vmlinuz-*")]
+    packages = archives.downloaded([architecture.DEFAULT])
+    images = [*(folder / "bzImage" for _, folder, _ in built), *packages, *Path("/boot").glob("vmlinuz-*")]
     return (image for image in images if os.access(image, os.R_OK))
 
 

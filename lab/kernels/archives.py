@@ -50,8 +50,8 @@ class PackageSource(Series, Protocol):
     def refresh(self, progress: Progress) -> None:
         """Fetch the lists of packages now."""
 
-    def downloaded(self) -> Iterator[Path]:
-        """The kernels of all packages that were downloaded."""
+    def downloaded(self, guests: str) -> Iterator[Path]:
+        """The kernels of all packages that were downloaded for guests of an architecture."""
 
 
 ARCHIVES: dict[str, PackageSource] = {"deb": debs}
@@ -80,8 +80,9 @@ def series(text: str) -> tuple[Series, str] | None:
     return (found, body) if colon and found else None
 
 
-def downloaded() -> Iterator[Path]:
-    """The kernels of all packages that were downloaded from archives, or unpacked from files."""
+def downloaded(guests: Iterable[str]) -> Iterator[Path]:
+    """The kernels of all packages that were downloaded for guests of some architectures, or unpacked from files."""
     for archive in ARCHIVES.values():
-        yield from archive.downloaded()
+        for name in guests:
+            yield from archive.downloaded(name)
     yield from package_files.downloaded()

@@ -63,8 +63,7 @@ class DebSource(Record, frozen=True, kw_only=True, tag="deb", omit_defaults=True
     @property
     def folder(self) -> Path:
         """The folder of the unpacked package, once it was downloaded."""
-        name = "debs" if self.architecture == architecture.DEFAULT else f"debs-{self.architecture}"
-        return paths.cache_dir(name) / f"{self.package}_{self.version.replace(':', '%3a')}"
+        return _unpacked(self.architecture) / f"{self.package}_{self.version.replace(':', '%3a')}"
 
     def fetch(self, progress: Progress = QUIET) -> Path:
         """The folder of the unpacked package, downloaded if it is new."""
@@ -111,10 +110,14 @@ def _snapshot(package: str) -> str:
     return f"https://snapshot.debian.org/binary/{package}/"
 
 
-def downloaded() -> Iterator[Path]:
-    """The kernels of all packages that were downloaded."""
-    for folder in paths.cache_dir("debs").iterdir():
+def downloaded(guests: str) -> Iterator[Path]:
+    """The kernels of all packages that were downloaded for guests of an architecture."""
+    for folder in _unpacked(guests).iterdir():
         yield from images(folder)
+
+
+def _unpacked(guests: str) -> Path:
+    return paths.cache_dir("debs" if guests == architecture.DEFAULT else f"debs-{guests}")
 
 
 def resolve(body: str, progress: Progress = QUIET) -> DebSource:

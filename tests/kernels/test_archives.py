@@ -49,7 +49,7 @@ class Wheels:
     def refresh(self, progress: Progress) -> None:
         self.refreshed += 1
 
-    def downloaded(self) -> Iterator[Path]:
+    def downloaded(self, guests: str) -> Iterator[Path]:
         return iter(())
 
 

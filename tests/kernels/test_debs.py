@@ -11,6 +11,7 @@ from lab.cli import main
 from lab.core.errors import HostFailed, UserError
 from lab.core.paths import cache_dir
 from lab.core.progress import Progress
+from lab.guests import kvm
 from lab.kernels import kernel, package_lists
 from lab.kernels.debs import DebSource, downloaded, matching, resolve, source_of
 from lab.kernels.files import modules_of
@@ -193,11 +194,14 @@ def test_a_series_is_of_the_host_or_of_all_suites() -> None:
 def test_what_was_downloaded_is_listed(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["kernel", "list"]) == 0
     assert "no kernel was built or downloaded" in capsys.readouterr().err
-    image = cache_dir("debs") / "linux-image-7.2_1" / "boot" / "vmlinuz-7.2"
-    image.parent.mkdir(parents=True)
-    image.touch()
+    image, other = (cache_dir(name) / "linux-image-7.2_1" / "boot" / "vmlinuz-7.2" for name in ("debs", "debs-arm64"))
+    for path in (image, other):
+        path.parent.mkdir(parents=True)
+        path.touch()
     assert main.run(["kernel", "list"]) == 0
-    assert capsys.readouterr().out == f"package  {image}\n"
+    assert capsys.readouterr().out == f"package  {other}\npackage  {image}\n"
+    tried = list(kvm.kernels_to_try())
+    assert image in tried and other not in tried, "KVM runs the host's own architecture alone"
 
 
 def test_what_is_available(capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,7 +249,7 @@ def test_the_kernel_of_7_2_is_among_its_modules_which_have_a_package_of_their_ow
     assert found.symbols == folder / "System.map"
     assert modules_of(folder / "vmlinuz", found.release) == folder == found.modules
     assert (folder / "kernel" / "fs" / "xfs.ko").exists()
-    assert list(downloaded()) == [folder / "vmlinuz"]
+    assert list(downloaded("x86_64")) == [folder / "vmlinuz"]
     assert "linux-binary-7.2.12-cloud-amd64" in " ".join(source.provenance(apt)) and (apt / "config").exists()
 
 
