@@ -134,6 +134,8 @@ def inspect(path: Path) -> KernelFile:
     kind, release = _recognise(image)
     if kind is None or release is None:
         raise _no_kernel(path)
+    if kind == "bzImage" and len(image) < (size := _payload(image).stop):
+        raise UserError(f"{path} is cut off: it has {len(image):,} of at least {size:,} bytes", hint="get it again")
     guests = architecture.of_header(image) or architecture.load()
     return KernelFile(kind=kind, release=release, sha256=file_digest(path), architecture=guests.name)
 
@@ -185,6 +187,14 @@ def _bzimage_release(image: Buffer) -> str | None:
     return match[0].decode() if offset and match else None
 
 
+def _payload(bzimage: Buffer) -> range:
+    """The bytes of the packed kernel in a bzImage."""
+    setup_sectors = bzimage[0x1F1] or 4
+    offset, length = struct.unpack_from("<II", bzimage, 0x248)
+    start = (setup_sectors + 1) * 512 + offset
+    return range(start, start + length)
+
+
 def extract_vmlinux(path: Path) -> Buffer:
     """The ELF kernel inside a bzImage (a vmlinux gives itself)."""
     image = _mapped(path)
@@ -192,14 +202,12 @@ def extract_vmlinux(path: Path) -> Buffer:
         return image
     if not _is_bzimage(image):
         raise _no_kernel(path)
-    setup_sectors = image[0x1F1] or 4
-    offset, length = struct.unpack_from("<II", image, 0x248)
-    start = (setup_sectors + 1) * 512 + offset
-    if length > UNPACKED_MAX:
+    payload = _payload(image)
+    if len(payload) > UNPACKED_MAX:
         raise _too_large()
     try:
-        kernel = decompress(image[start : start + length])
-    except UNPACK_ERRORS as error:
+        kernel = decompress(image[payload.start : payload.stop])
+    except (*UNPACK_ERRORS, CommandFailed) as error:
         raise UserError(f"{path}: the kernel inside cannot be unpacked: {error}") from error
     if kernel[:4] != b"\x7fELF":
         raise UserError(f"{path}: it holds no ELF kernel")

@@ -44,6 +44,24 @@ def test_unpacked_whatever_the_packer(tmp_path: Path, packer: str) -> None:
     assert (found.kind, found.release) == ("bzImage", "6.12.1-test")
 
 
+@pytest.mark.parametrize("packer", PACKERS)
+def test_a_download_that_was_cut_off_is_called_that(tmp_path: Path, packer: str) -> None:
+    path = tmp_path / "vmlinuz"
+    whole = bzimage(PACKERS[packer](elf()))
+    path.write_bytes(whole[:-9])
+    with pytest.raises(UserError, match=f"{path} is cut off: it has {len(whole) - 9:,} of at least"):
+        files.inspect(path)
+
+
+@pytest.mark.parametrize("packer", ["gzip", "xz", "zstd", "lz4"])
+def test_a_damaged_kernel_is_named(tmp_path: Path, packer: str) -> None:
+    path = tmp_path / "vmlinuz"
+    packed = PACKERS[packer](elf())
+    path.write_bytes(bzimage(packed[:60] + bytes(len(packed) - 60)))
+    with pytest.raises(UserError, match=f"{path}: the kernel inside cannot be unpacked: "):
+        files.extract_vmlinux(path)
+
+
 def test_vmlinux(tmp_path: Path) -> None:
     path = tmp_path / "vmlinux"
     path.write_bytes(elf(config=False))
