@@ -295,8 +295,8 @@ class PatchFailed(HostFailed):
             text = patch.read_text(errors="replace").splitlines()[int(damaged[1]) - 1 : int(damaged[1])]
             self.where = f"line {damaged[1]} of the diff does not continue its hunk: {''.join(text)!r}"
             remedy = remedy or (
-                "mail programs wrap lines and drop spaces; save the mail itself, unchanged; if it was sent like that "
-                "(format=flowed), ask for the patch as an attachment"
+                "mail programs wrap lines and drop spaces; save the mail itself with its headers, unchanged (by them, "
+                "git undoes format=flowed); if it was sent like that, ask for the patch as an attachment"
             )
         else:
             self.where = lines[0] if lines else "git gave no reason"

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import quopri
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,24 @@ def patch(subject: str, diff: str, number: str, encoding: str = "8bit") -> bytes
     return mail(subject, f"Why.\n---\n mm/mmap.c | 3 ++-\n\n{diff}-- \n2.39.5\n", number, encoding=encoding)
 
 
+def flowed(subject: str, diff: str, *, trimmed: bool = True, flags: str = "format=flowed") -> bytes:
+    """A mail as RFC 3676 has it: lines are wrapped behind a space, and those that begin with one get another.
+
+    trimmed: spaces at the ends of lines are dropped, as the RFC asks for.
+    """
+    lines, soft = [], " " if "delsp" in flags else ""
+    wrapper = textwrap.TextWrapper(
+        70, expand_tabs=False, replace_whitespace=False, drop_whitespace=False, break_long_words=False
+    )
+    for line in f"Why.\n---\n\n{diff}".splitlines():
+        pieces = wrapper.wrap(line) or [""]
+        pieces[-1] = pieces[-1].rstrip(" ") if trimmed else pieces[-1]
+        pieces[:-1] = [piece + soft for piece in pieces[:-1]]
+        lines += [f" {piece}" if piece.startswith((" ", ">", "From ")) else piece for piece in pieces]
+    sent = mail(subject, "\n".join(lines) + "\n", "1", encoding="base64")
+    return sent.replace(b"charset=UTF-8", f"charset=UTF-8; {flags}".encode())
+
+
 COVER = mail("[PATCH v2 0/2] two", "Both.\n\nbase-commit: 0123456789abcdef0123456789abcdef01234567\n", "cover", "none")
 ONE, TWO = patch("[PATCH v2 1/2] one", FIRST, "one"), patch("[PATCH v2 2/2] two", SECOND, "two")
 OLDER = patch("[PATCH 1/2] one", FIRST.replace("+= 9", "+= 8"), "older")
@@ -73,6 +92,8 @@ ALONE = {
     "base64-crlf.patch": mail("[PATCH] one", FIRST.replace("\n", "\r\n"), "1", encoding="base64"),
     "quoted.patch": ENCODED[1],
     "quoted-crlf.patch": ENCODED[1].replace(b"\n", b"\r\n"),
+    "flowed.eml": flowed("[PATCH] one", FIRST),
+    "flowed-delsp.eml": flowed("[PATCH] one", FIRST, flags="delsp=yes; format=flowed"),
     "packed.mbox.gz": gzip.compress(ENCODED[1]),
     "powershell.patch": FIRST.replace("\n", "\r\n").encode("utf-16"),
     "discussed.mbox": ENCODED[0] + mail("Re: [PATCH] one", f"> {FIRST}"[:400], "2", "1"),
@@ -127,6 +148,8 @@ def test_every_form_of_a_patch_gives_the_tree_of_git_am(linux: Path, forms: dict
         (FIRST.replace("-3,5 +3,6", "-3,6 +3,7").encode(), "does not apply", "line numbers of its hunks are wrong"),
         (FIRST.replace("a/mm", "mm").replace("b/mm", "mm").encode(), "does not apply", "lack the a/ and b/"),
         (FIRST.replace("long long long", "long\nlong").encode(), "line 10 of the diff does not continue", "wrap lines"),
+        (flowed("[PATCH] one", FIRST, flags="x=y"), "of the diff does not continue its hunk", "with its headers"),
+        (flowed("[PATCH] one", FIRST, trimmed=False), "of the diff does not continue its hunk", "an attachment"),
     ],
 )
 def test_what_cannot_be_applied_names_its_cause(linux: Path, content: bytes, said: str, hint: str) -> None:
