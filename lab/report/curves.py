@@ -112,7 +112,7 @@ def _line(curve: Sequence[Point], axis: Axis, longest: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The measured cases of a sweep, by size. over: what the sizes are."""
+    """The measured cases of a sweep, by size. over: the meaning of the sizes."""
 
     name: str
     points: Mapping[int, CaseResult]
