@@ -81,7 +81,7 @@ lint: $(VENV)/tools
 unit: $(VENV)/tools
 	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not kvm'
 
-# An hour of what `make unit` does for ten seconds: damaged stores, bundles, kernels and plans, and whatever is typed or
+# An hour of what `make unit` does for ten seconds: damaged bundles, kernels and plans, and whatever is typed or
 # printed. It ends with a table of inputs and findings. LAB_FUZZ_SEED= chooses another hour.
 fuzz: $(VENV)/tools
 	LAB_FUZZ_S=$${LAB_FUZZ_S:-3600} $(BIN)/pytest -q -n 2 tests/fuzz

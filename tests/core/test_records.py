@@ -46,6 +46,8 @@ def test_equal_values_give_equal_bytes_and_digests() -> None:
         b'{"name": 1' + b"0" * 5000 + b"}",
         b"\xff",
         b"[" * 5000,
+        b"null",
+        b"[1, 2]",
     ],
 )
 def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes) -> None:

@@ -1,7 +1,6 @@
 """The time of each test, and one table of all inputs and findings at the end."""
 
 import os
-import resource
 import shutil
 import time
 from collections import Counter
@@ -17,7 +16,7 @@ from ..fakes.store import Store
 TOTAL_S = float(os.environ.get("LAB_FUZZ_S", "10"))
 """The seconds for all tests that go on until their time is over: `make fuzz` gives them an hour."""
 
-_INPUTS, _FINDINGS, _PEAK = "fuzz_inputs", "fuzz_findings", "fuzz_peak_mb"
+_INPUTS, _FINDINGS = "fuzz_inputs", "fuzz_findings"
 
 
 class Tally:
@@ -49,7 +48,6 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
     properties = request.node.user_properties
     properties.append((_INPUTS, dict(made.inputs)))
     properties.append((_FINDINGS, dict(Counter(reader for reader, _ in made.found))))
-    properties.append((_PEAK, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10))
     if made.found:
         said = "\n\n".join(words for _, words in made.found[:5])
         pytest.fail(f"{len(made.found)} findings, the first of them:\n{said}", pytrace=False)
@@ -85,14 +83,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how many inputs each reader got, and how many of them broke it."""
     inputs: Counter[str] = Counter()
     findings: Counter[str] = Counter()
-    peak_mb = 0
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         properties = dict(getattr(report, "user_properties", ()))
         if getattr(report, "when", "") != "teardown" or _INPUTS not in properties:
             continue
         inputs.update(properties[_INPUTS])
         findings.update(properties[_FINDINGS])
-        peak_mb = max(peak_mb, properties[_PEAK])
     if not inputs:
         return
     width = max(map(len, inputs))
@@ -100,4 +96,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reader in sorted(inputs):
         terminalreporter.write_line(f"{reader:{width}}  {inputs[reader]:>9,}  {findings[reader]:>4}")
     terminalreporter.write_line(f"{'all':{width}}  {inputs.total():>9,}  {findings.total():>4}")
-    terminalreporter.write_line(f"a process of these tests had at most {peak_mb} MiB of memory")

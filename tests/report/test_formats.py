@@ -321,20 +321,6 @@ def test_on_a_terminal_the_list_has_what_was_compared_below(
     assert f"    {long.spec}" in lines
 
 
-@pytest.mark.parametrize("name", ["result.json", "plan.json"])
-@pytest.mark.parametrize("content", [b"", b'{"schema": "\xff"}', b"[" * 5000])
-def test_a_damaged_result_costs_only_itself(
-    name: str, content: bytes, kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (kept / "two" / name).write_bytes(content)
-    for command in (["report"], ["report", "one"], ["history", "rebuild"], ["history", "show"]):
-        assert main.run(command) == 0, command
-    assert "one" in capsys.readouterr().out
-    if name == "result.json":
-        assert main.run(["report", "two"]) == 4
-        assert f"{kept / 'two' / name} is not a readable" in capsys.readouterr().err
-
-
 # ---- for tools
 
 

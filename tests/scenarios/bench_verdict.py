@@ -1,7 +1,7 @@
 """`make bench-verdict`: what live mode's verdict reaches on simulated hosts (docs/verdict.md). Never a test.
 
 make bench-verdict                                          the tables quiet and power, five minutes on one core
-make bench-verdict ARGS='--table errors'                    also quiet, power, same, rounds, resumed, planned
+make bench-verdict ARGS='--table errors'                    also quiet, power, same, rounds, planned
 make bench-verdict ARGS='--table whole'                     exact mode: work that others do, and waits
 make bench-verdict ARGS='--comparisons 2000 --jobs 2'       more comparisons a row, half a minute for 20 rounds of each
 make bench-verdict ARGS='--table errors --rounds 40'        with another number of planned rounds
@@ -127,20 +127,6 @@ def by_rounds(_: int) -> Iterator[Row]:
             yield f"{label}, {rounds} rounds", noise, replace(ANY_CHANGE, max_blocks=rounds)
 
 
-def resumed(_: int) -> Iterator[Row]:
-    """Kernels that are alike, planned for few rounds and then resumed to 60."""
-    kinds = replace(STEADY, sigma=0.001, slow=0.3, slow_by=0.05)
-    whole = replace(STEADY, sigma=0.05, boot_sd=1.0, sample_sd=0.0, whole=20)
-    for planned in (8, 20):
-        for label, noise in (
-            ("normal", STEADY),
-            ("30 % of boots +5 %, noise 0.1 %", kinds),
-            ("whole numbers 20 +- 1", whole),
-        ):
-            design = replace(ANY_CHANGE, max_blocks=60, planned=planned)
-            yield f"{label}, {planned} planned", noise, design
-
-
 def same(rounds: int) -> Iterator[Row]:
     """Kernels that differ by twice the threshold, and more: how often they are called the same."""
     design = Design(max_blocks=rounds, fixed_iterations=2)
@@ -181,15 +167,17 @@ def planned(_: int) -> Iterator[Row]:
             yield label, noise, replace(ANY_CHANGE, max_blocks=rounds)
 
 
-RATES = {"errors": errors, "rounds": by_rounds, "resumed": resumed, "same": same, "planned": planned}
+RATES = {"errors": (errors, 1000), "rounds": (by_rounds, 2000), "same": (same, 4000), "planned": (planned, 5000)}
+"""The rows of a table, and what its seeds are ahead of those of the first table."""
 
 
 def rates(table: str, comparisons: int, seed: int, jobs: int, only: int | None, rounds: int) -> None:
     """Print a table of shares: wrong words at the end, `same`, and true changes that are in their interval."""
     _head(table, "regression or improvement", "same", "interval covers", "rounds")
-    for number, (label, noise, design) in enumerate(RATES[table](rounds)):
+    rows, ahead = RATES[table]
+    for number, (label, noise, design) in enumerate(rows(rounds)):
         if only in (None, number + 1):
-            f = figures(many(noise, design, comparisons, seed + 1000 * (1 + list(RATES).index(table)) + number, jobs))
+            f = figures(many(noise, design, comparisons, seed + ahead + number, jobs))
             _row(label, f"{f.found:.2f} %", f"{f.same:.2f} %", f"{f.covered:.2f} %", f"{f.blocks:.1f}")
 
 

@@ -71,7 +71,6 @@ class Design:
     """A comparison: its cases, the metrics of each (the first one primary), and how far it may go.
 
     resumed_s: how long an undecided comparison goes on when the budget, for which it was planned, is used up.
-    planned: the rounds of its plan, where it is resumed for more; None: all of them.
     """
 
     cases: int = 1
@@ -83,7 +82,6 @@ class Design:
     resumed_s: float = 0.0
     fixed_iterations: int | None = None
     to_the_end: bool = False
-    planned: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +264,7 @@ def _plan(rounds: Rounds, noise: Noise, design: Design, left_s: float) -> None:
     if rounds.round_plan is not None:
         return
     if math.isinf(left_s):
-        rounds.plan(sequential.plan_without_budget(design.planned or rounds.design.max_blocks, MIN_PAIRS))
+        rounds.plan(sequential.plan_without_budget(rounds.design.max_blocks, MIN_PAIRS))
         return
     iterations = rounds.iterations()
     planned = sequential.plan_within(
