@@ -92,6 +92,9 @@ def of_package(options: Mapping[str, str]) -> dict[str, str]:
     return {name: "n" if value == "m" else value for name, value in options.items() if name not in ours} | ours
 
 
+_REPORTED = "take the reporter's .config, or a copy of /proc/config.gz"
+
+
 def keep(path: Path, guests: str) -> str:
     """Keep a user's `.config`, or a copy of /proc/config.gz, among the lab's data; returns its label.
 
@@ -101,7 +104,7 @@ def keep(path: Path, guests: str) -> str:
     header = re.search(r"^# Linux/(\w+) ", text, re.MULTILINE)
     own = PurePosixPath(architecture.load(guests).tree).name
     if not parse(text):
-        raise UserError(f"{path} has no line like CONFIG_FOO=y, so it is no .config")
+        raise UserError(f"{path} has no line like CONFIG_FOO=y, so it is no .config", hint=_REPORTED)
     if header and header[1] != own:
         raise UserError(
             f"{path} is the configuration of a kernel for {header[1]}, and the guest is {guests}",

@@ -173,7 +173,8 @@ def kconfig_of(spec: ParsedSpec, progress: Progress = QUIET) -> tuple[Pair, ...]
         )
     if value != "distro" and archives.asked(value) is None:
         if not (path := paths.expanded(value)).is_file():
-            raise UserError(f"config={value}: no such file", hint="a package is written %config=deb:trixie/6.12")
+            wrong = "not a file" if path.exists() else "no such file"
+            raise UserError(f"config={value}: {wrong}", hint="a package is written %config=deb:trixie/6.12")
         label = kconfig.keep(path, options.get("arch", architecture.DEFAULT))
         return tuple((options | {"config": label}).items())
     body = spec.body if value == "distro" else value.removeprefix("deb:")

@@ -283,8 +283,11 @@ def test_the_configuration_of_a_reporter_does_not_need_the_file_any_more(built: 
         file.unlink(missing_ok=True)
         if content is not None:
             file.write_text(content)
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=said) as caught:
             spec_of(linux, f"{built.commit}%config={file}")
+        assert caught.value.hint
+    with pytest.raises(UserError, match="not a file"):
+        spec_of(linux, f"{built.commit}%config={home}")
 
 
 def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Path) -> None:
