@@ -273,7 +273,7 @@ _GROUPS = {
     "Workload": "workload suite exec base_program file clocked cpus metric",
     "Evidence": "mode threshold seeds max_seeds budget fail_on require_verdict watch",
     "Exact mode": "model machine robust explain cluster share",
-    "Live mode": "accel iterations numa duet rounds max_rounds perf",
+    "Live mode": "accel iterations numa duet rounds max_rounds perf perf_record",
     "Result": "result resume output cache_key as_json quiet",
 }
 """The groups of a measurement's options in its help, by their names in the program. All others come last."""
@@ -527,6 +527,9 @@ live = together(
         help="Stop adding rounds here.",
     ),
     click.option("--perf/--no-perf", default=None, help="Count events by `perf stat` (default: under KVM with a PMU)."),
+    click.option(
+        "--perf-record", is_flag=True, help="Afterwards, a profile of both arms by `perf record`, and their difference."
+    ),
 )  # fmt: skip
 """The options of a comparison that require live mode."""
 

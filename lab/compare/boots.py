@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,9 +16,10 @@ from lab.compare import runs
 from lab.core import paths, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
-from lab.guests import channel, file_systems, live_machine, output, perf_stat, run
+from lab.guests import channel, file_systems, live_machine, output, perf_record, perf_stat, run
 from lab.guests.channel import GuestReport
 from lab.guests.live_machine import LiveGuest, live_parameters
+from lab.guests.perf_record import Profile
 from lab.guests.perf_stat import Event, PerfSummary
 from lab.guests.run import Arm, RunningGuests
 from lab.guests.topology import CpuSet
@@ -35,6 +35,7 @@ class GuestSetup:
     packed_root: the root that guests unpack; root: the folder that virtme-ng takes for one.
     cpu_sets: one set that the arms take in turn, or one for each arm.
     perf: the events that `perf stat` counts around every case; without any it is not run.
+    profiled: `perf record` runs around every case.
     """
 
     guest: LiveGuest
@@ -48,6 +49,7 @@ class GuestSetup:
     folder: Path
     fingerprint: str
     perf: Sequence[Event] = ()
+    profiled: bool = False
 
     @property
     def case_names(self) -> list[str]:
@@ -68,7 +70,6 @@ class BootRecord(Record, frozen=True, kw_only=True):
     vng, argv: the commands that made and started the guest.
     values: by case and metric, of each iteration in order; None if an optional metric was not printed.
     unsupported: the errors of the cases that the kernel does not offer.
-    profiles: of older labs.
     failure: the reason why the guest died; then nothing else is known of it.
     """
 
@@ -92,7 +93,7 @@ class BootRecord(Record, frozen=True, kw_only=True):
     unsupported: dict[str, str] = msgspec.field(default_factory=dict)
     report: GuestReport | None = None
     perf: PerfSummary | None = None
-    profiles: dict[str, Any] = msgspec.field(default_factory=dict)
+    profiles: dict[str, Profile] = msgspec.field(default_factory=dict)
     failure: str | None = None
 
     def reading(self) -> dict[str, dict[str, list[float]]]:
@@ -182,6 +183,7 @@ def _run(
             )
             report = run.read_report(ended)
             counted = _take_events(report) if setup.perf else []
+            profiles = _take_profiles(report) if setup.profiled else {}
             lacking = _lacking(report, setup.workload) if job.may_lack else {}
             offered = [case for case in job.cases if case.name not in lacking]
             values = collect(report, setup.workload, offered, job.iterations, folder, counted)
@@ -192,7 +194,7 @@ def _run(
     return msgspec.structs.replace(
         record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, unsupported=lacking,
         report=report,
-        perf=perf_stat.summarize(counted) if setup.perf else None,
+        perf=perf_stat.summarize(counted) if setup.perf else None, profiles=profiles,
     )  # fmt: skip
 
 
@@ -212,6 +214,16 @@ def _take_events(report: GuestReport) -> list[perf_stat.Reading]:
     return readings
 
 
+def _take_profiles(report: GuestReport) -> dict[str, Profile]:
+    """Move perf's profiles out of the stderr of each case."""
+    profiles = {}
+    for outcome in report.cases:
+        profile, outcome.stderr = perf_record.read(outcome.stderr)
+        if profile is not None:
+            profiles[outcome.name] = profile
+    return profiles
+
+
 def _initrd(setup: GuestSetup, arm: Arm, job: Job) -> bytes:
     """The guest's root, which exact mode boots too, and its job: every case in turn, that many times."""
     once = [(case.name, _command(setup, case)) for case in runs.shuffled(job.cases, job.seed)]
@@ -227,6 +239,8 @@ def _initrd(setup: GuestSetup, arm: Arm, job: Job) -> bytes:
 
 def _command(setup: GuestSetup, case: Case) -> list[str]:
     command = setup.workload.command(case)
+    if setup.profiled:
+        return perf_record.wrap(command)
     return perf_stat.wrap(command, setup.perf) if setup.perf else command
 
 

@@ -12,8 +12,8 @@ from typing import Self
 
 import msgspec
 
-from lab.compare import certificates, live_guests, result_folders, runs, sampling
-from lab.compare.boots import GuestSetup
+from lab.compare import boots, certificates, live_guests, result_folders, runs, sampling
+from lab.compare.boots import GuestSetup, Job
 from lab.compare.judge import case_result, metrics_of, with_losses
 from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Counted, Live, LiveRound, ModelCheck
@@ -25,14 +25,15 @@ from lab.compare.rounds import ARMS, Covariate, Design, Rounds
 from lab.compare.runs import Run
 from lab.compare.sampling import Series
 from lab.core import records
-from lab.core.errors import GuestFailure, HostFailed, LabError
+from lab.core.errors import GuestFailed, GuestFailure, HostFailed, LabError
 from lab.core.executor import Work
 from lab.core.progress import Progress, Task
 from lab.core.records import Record
 from lab.core.text import plural
-from lab.guests import hardware, host, live_machine, perf_stat
+from lab.guests import hardware, host, live_machine, perf_record, perf_stat
+from lab.guests.perf_record import Difference, Profile
 from lab.guests.plugin import Brackets
-from lab.guests.run import Arm
+from lab.guests.run import Arm, RunningGuests
 from lab.stats import multiple
 from lab.stats.verdict import Comparison, Outcome, compare_metric, percent, primary_of
 from lab.workloads import selection
@@ -207,8 +208,9 @@ class LiveComparison:
             raise HostFailed("no round was measured", hint=f"go on by `lab ab --resume {reference}`")
 
     def judge(self, work: Work) -> Finding:
-        """Judge every case, and all of them together."""
+        """Judge every case, and all of them together; profiles are recorded first, if requested."""
         plan, rounds = self.plan, self.runner.rounds
+        profiles = _profiles(self.guests, work.progress) if self.live.perf_record else {}
         cases, overall = self._judged()
         checks = check_model(plan, self.measurement.folder, cases, work) if self.live.perf else {}
         return Finding(
@@ -216,7 +218,7 @@ class LiveComparison:
             cases=cases,
             overall=overall,
             reproduce=again(plan, self.live),
-            live=self._document(checks),
+            live=self._document(profiles, checks),
         )
 
     def _judged(self) -> tuple[list[CaseResult], multiple.Overall]:
@@ -237,7 +239,7 @@ class LiveComparison:
         overall = multiple.overall(verdicts, self.plan.alpha)
         return cases, with_losses(overall, [case.failed for case in cases])
 
-    def _document(self, checks: Checks) -> Live:
+    def _document(self, profiles: dict[str, Difference], checks: Checks) -> Live:
         """The part of the result that only live mode has."""
         plan, guests, rounds = self.live, self.guests, self.runner.rounds
         quote = partial(
@@ -260,6 +262,7 @@ class LiveComparison:
             certificates={case: said for case in rounds.metrics if (said := quote(case))},
             perf=self.runner.counted() if plan.perf else None,
             model_checks=checks,
+            profiles=profiles,
         )
 
 
@@ -296,6 +299,33 @@ def _measured(comparisons: Sequence[Comparison], setup: GuestSetup) -> list[Comp
     return [c for c in comparisons if c.name not in events or any(v is not None for v in (*c.base, *c.test))]
 
 
+def _profiles(guests: LiveGuests, progress: Progress) -> dict[str, Difference]:
+    """The profiles of both arms by case, from boots that no verdict uses. A boot that fails costs no verdict."""
+    progress.log("recording profiles")
+    profiles: dict[str, dict[str, Profile]] = {}
+    lost: set[str] = set()
+    for setup in guests.setups:
+        workload, profiled = setup.workload, replace(setup, perf=(), profiled=True)
+        for cases in workload.by_guest(setup.cases):
+            for arm in guests.arms:
+                alone = f"+{cases[0].name}" if workload.isolate else ""
+                try:
+                    record = boots.boot(
+                        profiled, arm, Job(cases=cases, seed=1, iterations=1),
+                        name=f"profile-{arm.name}-{workload.name}{alone}", cpu_set=setup.cpu_sets[0],
+                        running=RunningGuests(),
+                    )  # fmt: skip
+                except GuestFailed as error:
+                    progress.log(f"no profile: {error.message}")
+                    lost |= {f"{workload.name}:{case.name}" for case in cases}
+                    continue
+                for case in cases:
+                    of_case = profiles.setdefault(f"{workload.name}:{case.name}", {})
+                    of_case |= {arm.name: record.profiles[case.name]} if case.name in record.profiles else {}
+    both = {case: arms for case, arms in profiles.items() if case not in lost}
+    return {case: perf_record.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
+
+
 def _planned_rounds(plan: LivePlan, rounds: Rounds) -> int | None:
     """The rounds that are planned. A number that the user fixed can be smaller than any verdict needs."""
     planned = rounds.round_plan.rounds if rounds.round_plan else None
@@ -306,7 +336,8 @@ def again(plan: Plan, live: LivePlan) -> str:
     """The command that measures it once more, with nothing left to another host's defaults."""
     argv = ["lab", "ab", "--mode", "live", "--base", plan.base.spec.text, "--test", plan.test.spec.text]
     argv += ["--suite", plan.suite] if plan.suite else [word for name in plan.workloads for word in ("-w", name)]
-    argv += ["--accel", live.accelerator, f"--{'' if live.perf else 'no-'}perf", *(["--duet"] if live.duet else [])]
+    argv += ["--accel", live.accelerator, *(["--duet"] if live.duet else [])]
+    argv += [f"--{'' if live.perf else 'no-'}perf", *(["--perf-record"] if live.perf_record else [])]
     valued = {
         "--cpus": "host" if live.mirror else live.vcpus,
         "--numa": live.nodes,

@@ -61,7 +61,7 @@ def check(chosen: Chosen, plan: LivePlan) -> None:
 
 def _memory_mb(workload: Workload, layout: Layout, plan: LivePlan) -> int:
     """The memory of a guest: the workload's, and some for perf."""
-    for_perf = perf_stat.MEMORY_MB if plan.perf else 0
+    for_perf = perf_stat.MEMORY_MB if plan.perf or plan.perf_record else 0
     return host.round_memory(workload.memory_mb + for_perf, layout.shape.nodes)
 
 
@@ -88,7 +88,7 @@ def prepare(measurement: Measurement, arms: tuple[Arm, ...], live: LivePlan, pro
     counted = _events(live, own[1])
     cpu = kvm.require(qemu.path, guest_timeout_s=timeout_s) if live.accelerator == "kvm" else "max"
     setups, shapes, commands, images = [], {}, {}, []
-    extra = perf_stat.PROGRAMS if counted else ()  # not in exact mode's root
+    extra = perf_stat.PROGRAMS if counted or live.perf_record else ()  # not in exact mode's root
     measured = replace(measurement, selected=measurable(measurement.selected))
     for workload, cases, image, packed_root in measured.roots(arms, progress, extra):
         images.append(image)

@@ -12,6 +12,7 @@ from lab.core.records import Record
 from lab.core.text import plural
 from lab.guests.host import HostFact, RoundHost
 from lab.guests.live_machine import Accelerator
+from lab.guests.perf_record import Difference
 from lab.guests.perf_stat import PerfSummary
 from lab.guests.topology import CpuSet, Shape
 
@@ -73,45 +74,6 @@ class ModelCheck(Record, frozen=True, kw_only=True):
     operations: float
     user: Counted
     kernel: Counted
-
-
-# `perf record` of both arms in boots of their own, as older labs made it: their results have it.
-
-_SHOWN = 5
-#: In standard errors: among the hundreds of functions of a profile, some reach three by chance.
-_BEYOND_CHANCE = 4.0
-
-
-class SymbolDifference(Record, frozen=True, kw_only=True):
-    """A function in both arms: its part of the event's count, its share, and the difference of the shares in standard
-    errors of sampling."""
-
-    name: str
-    place: str
-    base: int
-    test: int
-    base_share: float
-    test_share: float
-    errors: float
-
-
-class Difference(Record, frozen=True, kw_only=True):
-    """The difference of two arms' profiles, the largest first. samples: the number in each arm."""
-
-    event: str
-    samples: tuple[int, int]
-    symbols: list[SymbolDifference]
-
-    def __str__(self) -> str:
-        if not all(self.samples):
-            return "perf took no samples: the case is too short for it"
-        if not self.symbols:
-            return "the arms were sampled by different events, which do not compare"
-        moved = [symbol for symbol in self.symbols if abs(symbol.errors) >= _BEYOND_CHANCE]
-        shares = [f"{one.name} {100 * one.base_share:.1f} % -> {100 * one.test_share:.1f} %" for one in moved[:_SHOWN]]
-        event = "cpu-clock, there being no PMU" if self.event == "cpu-clock" else self.event
-        of = f"share of {event}, {self.samples[0]} and {self.samples[1]} samples of one boot each"
-        return f"{of}: {'; '.join(shares) or 'no function moved beyond the noise of sampling'}"
 
 
 class Live(Record, frozen=True, kw_only=True):

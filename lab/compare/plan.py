@@ -31,7 +31,7 @@ class LivePlan(Record, frozen=True, kw_only=True):
     nodes: NUMA nodes of a guest.
     duet: both arms run at once.
     perf: `perf stat` runs around every case.
-    perf_record: of older labs.
+    perf_record: boots of their own give a profile of both arms.
     seed: of the order of boots.
     """
 

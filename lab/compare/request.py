@@ -33,6 +33,7 @@ class Request(MeasureOptions, Generic[P], frozen=True, kw_only=True):
     max_rounds: int = defaults.MAX_ROUNDS
     iterations: int | None = None
     perf: bool | None = None
+    perf_record: bool = False
     robust: bool = False
 
     @property
@@ -127,7 +128,7 @@ def require_metric(asked: Request[P]) -> None:
 def _live_plan(asked: Request[P], progress: Progress) -> LivePlan | None:
     """The plan of live mode, refused if this host cannot do it; None for exact mode."""
     if asked.mode != "live":
-        for name in ("cpus", "numa", "rounds", "iterations", "accel", "duet", "perf"):
+        for name in ("cpus", "numa", "rounds", "iterations", "accel", "duet", "perf", "perf_record"):
             if getattr(asked, name) not in (None, False, "auto"):
                 option = name.replace("_", "-")
                 raise UserError(f"--{option} requires --mode live", hint="exact mode is the default, and does without")
@@ -155,4 +156,5 @@ def _live_plan(asked: Request[P], progress: Progress) -> LivePlan | None:
         fixed_rounds=asked.rounds is not None,
         iterations=asked.iterations,
         perf=perf_stat.by_default(accelerator) if asked.perf is None else asked.perf,
+        perf_record=asked.perf_record,
     )

@@ -84,7 +84,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestSetup:
     monkeypatch.setattr(boots, "_initrd", lambda *_: b"")
     setup = SimpleNamespace(
         folder=tmp_path, timeout_s=900.0, machine="q35", root=tmp_path, guest_of=lambda *_: None, fingerprint="f",
-        workload=selection.load(write_workload(tmp_path / "mine")), perf=(),
+        workload=selection.load(write_workload(tmp_path / "mine")), perf=(), profiled=False,
     )  # fmt: skip
     return cast(GuestSetup, setup)
 

@@ -105,7 +105,7 @@ def test_what_a_program_prints_beside_its_metrics_is_compared_where_its_workload
     "changes",
     [
         {},
-        {"fixed_rounds": True, "duet": True, "iterations": None, "perf": True},
+        {"fixed_rounds": True, "duet": True, "iterations": None, "perf": True, "perf_record": True},
         {"mirror": True, "nodes": 2},
         {"vcpus": 3},
     ],
@@ -125,7 +125,7 @@ def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Hos
     assert asked["rounds"] == (how.max_rounds if how.fixed_rounds else None)
     assert how.fixed_rounds or asked["max_rounds"] == how.max_rounds
     assert (asked["cpus"], asked["numa"]) == (0 if how.mirror else how.vcpus, how.nodes)
-    assert (asked["iterations"], asked["perf"]) == (how.iterations, how.perf)
+    assert (asked["iterations"], asked["perf"], asked["perf_record"]) == (how.iterations, how.perf, how.perf_record)
 
 
 def test_guests_have_the_cpu_model_with_which_kvm_works(
@@ -194,6 +194,23 @@ def test_every_format_shows_it(tmp_path: Path, host: Host, form: str) -> None:
     shown = report.render(form, open_comparisons([str(tmp_path / "result")]))
     assert "large" in shown
     assert " seeds" not in shown.replace("over all seeds", ""), "rounds, in live mode"
+
+
+def test_a_profile_that_fails_costs_no_verdict(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def boot(*words: Any, **how: Any) -> BootRecord:
+        if how["name"] == "profile-test-mine":
+            raise GuestFailed(GuestFailure.PANIC, f"{how['name']}: the kernel panicked")
+        return host.boot(*words, **how)
+
+    monkeypatch.setattr(boots, "boot", boot)
+    with Progress() as progress:
+        found = measured(tmp_path, planned(tmp_path, perf_record=True), progress)
+    assert found.verdict == Outcome.REGRESSION
+    assert "no profile: profile-test-mine: the kernel panicked" in capsys.readouterr().err
+    assert "profile-base-mine" in host.booted and "profile-test-mine" not in host.booted
+    assert found.live is not None and not found.live.profiles
 
 
 def test_each_death_is_told_at_once(

@@ -54,6 +54,7 @@ def test_perf_counts_where_there_is_a_pmu(
         ({"duet": True}, "--duet requires --mode live"),
         ({"rounds": 3, "seeds": 3}, "--rounds requires --mode live"),
         ({"accel": "tcg"}, "--accel requires --mode live"),
+        ({"perf_record": True}, "--perf-record requires --mode live"),
     ],
 )
 def test_options_of_the_other_mode_are_refused(more: dict[str, object], said: str) -> None:

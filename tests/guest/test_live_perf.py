@@ -1,4 +1,4 @@
-"""perf in real guests of live mode, under TCG: what it counts without a PMU."""
+"""perf in real guests of live mode, under TCG: what it counts without a PMU, and what it records."""
 
 import pytest
 
@@ -9,8 +9,8 @@ pytestmark = [pytest.mark.guest, pytest.mark.live]
 MEASURED = ("-w", "alloc-burst:layout-4632k", "--mode", "live", "--accel", "tcg", "--rounds", "1", "--iterations", "1")
 
 
-def test_events_of_both_arms(lab: Lab) -> None:
-    document = lab.ab(NEW, f"{NEW}@thp=never", *MEASURED, "--perf")
+def test_events_and_profiles_of_both_arms(lab: Lab) -> None:
+    document = lab.ab(NEW, f"{NEW}@thp=never", *MEASURED, "--perf", "--perf-record")
     found = metrics(document)
     assert not found["perf-page-faults"]["primary"]
     for arm in ("base", "test"):
@@ -21,3 +21,6 @@ def test_events_of_both_arms(lab: Lab) -> None:
     assert found["perf-page-faults"]["test"][0] > 1.5 * found["perf-page-faults"]["base"][0]
     assert "perf-cycles" not in metrics
     assert document["live"]["perf"]["pmu"] is False
+    profile = document["live"]["profiles"]["alloc-burst:layout-4632k"]
+    assert profile["event"] == "cpu-clock" and min(profile["samples"]) > 20
+    assert any(one["name"].startswith("clear_page") for one in profile["symbols"]), "most of the time goes there"

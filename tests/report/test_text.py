@@ -4,9 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.compare.cause import Cause, CauseFunction
-from lab.compare.live_results import Difference, SymbolDifference
 from lab.compare.results import AbResult, CaseResult
-from lab.core import records
 from lab.core.text import number
 from lab.report import text, wording
 from lab.stats.verdict import Comparison, Metric, Outcome
@@ -80,29 +78,6 @@ def test_worse_and_better_together_are_mixed() -> None:
     lost = replace(found, reason=f"{found.reason}; 1 of 4 cases failed")
     assert wording.reason(lost).endswith("0.0 %; 1 of 4 cases failed")
     assert wording.word(fakeresult.result(worse, equal)) == "regression"
-
-
-@pytest.mark.parametrize(
-    ("samples", "errors", "said"),
-    [
-        ((90, 80), [8.9, 1.0], "share of cycles, 90 and 80 samples of one boot each: clear 40.0 % -> 60.0 %"),
-        ((90, 80), [3.9], "no function moved beyond the noise of sampling"),
-        ((90, 80), [], "the arms were sampled by different events, which do not compare"),
-        ((90, 0), [], "perf took no samples: the case is too short for it"),
-    ],
-)
-def test_a_profile_by_perf_that_an_older_lab_stored_is_shown(
-    samples: tuple[int, int], errors: list[float], said: str
-) -> None:
-    moved = [
-        SymbolDifference(name="clear", place="kernel", base=4, test=6, base_share=0.4, test_share=0.6, errors=each)
-        for each in errors
-    ]
-    profile = Difference(event="cycles", samples=samples, symbols=moved)
-    found = fakeresult.result(mode="live", live=replace(fakeresult.live(), profiles={SLOWER.name: profile}))
-    (line,) = [line for line in _text(found).splitlines() if line.startswith(f"perf record, {SLOWER.name}: ")]
-    assert line.endswith(said)
-    assert records.decode(records.encode(found), AbResult) == found
 
 
 def test_one_seed_is_no_seeds() -> None:
