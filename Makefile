@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-all test-packages ci setup lint quick unit store smoke golden fuzz browser browser-smoke chromium pictures recording docs man wheel container vagrant kvm stories agreement nights bench-hunks bench-search bench-verdict scatter contention truth schema clean clean-store
+.PHONY: ab test test-all test-packages ci setup lint quick unit store smoke golden fuzz browser browser-smoke chromium pictures recording docs man wheel container vagrant kvm stories agreement nights bench bench-hunks bench-search bench-verdict scatter contention truth schema clean clean-store
 
 ab: setup
 	@$(BIN)/lab $(if $(BASE)$(TEST)$(ARGS),ab '$(or $(BASE),efa7df3e3bb5^)' '$(or $(TEST),efa7df3e3bb5)' $(ARGS),demo)
@@ -166,6 +166,9 @@ agreement: setup
 # Goes on where it was stopped; from the beginning without build/nights.
 nights: setup
 	$(BIN)/python -m tests.scenarios.nights $(ARGS)
+
+bench: setup
+	$(BIN)/python -m tests.scenarios.bench $(ARGS)
 
 # Needs neither kernels nor guests.
 bench-search: $(VENV)/ready
