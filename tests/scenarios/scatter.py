@@ -4,6 +4,7 @@ make scatter                                            the suite `quick` on 6.1
 make scatter ARGS='-w syscalls'                         all cases of a workload, about half an hour
 make scatter ARGS='--kernel deb:trixie/6.12 --seeds 5'  one kernel, which is measured once
 make scatter ARGS=--atlas                               all cases of the atlas, from its seeds of all kernels together
+make scatter ARGS='--atlas --table contention'          those of a further table; -w contention@4: chooses some of them
 
 Prints the standard deviation of each case's primary metric over the seeds, in percent of its mean, the largest first;
 exits 1 if one is above `--most`.
@@ -44,10 +45,11 @@ def main() -> int:
     parser.add_argument("-w", "--workload", action="append", help="as `lab ab` takes it; without it, the suite quick")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--atlas", action="store_true", help="measure nothing: the seeds that the lab's atlas has")
+    parser.add_argument("--table", default="", help="with --atlas: a further table")
     parser.add_argument("--most", type=float, default=100.0, help="the largest standard deviation allowed, in percent")
     asked = parser.parse_args()
     if asked.atlas:
-        return _print(sorted(_of_atlas(), reverse=True), asked.most)
+        return _print(sorted(_of_atlas(asked.table, asked.workload or ("",)), reverse=True), asked.most)
     kernels: Sequence[str] = asked.kernel or KERNELS
     chosen = [word for name in asked.workload or () for word in ("-w", name)] or ["--suite", "quick"]
     arms = ("--base", kernels[0], "--test", kernels[-1], "--seeds", str(asked.seeds))
@@ -62,7 +64,7 @@ def _print(rows: Sequence[Scatter], most: float) -> int:
     say("| case | kernel | mean | sd over the seeds |\n|---|---|---|---|")
     for row in rows[:SHOWN]:
         say(f"| {row.case} | {row.kernel} | {row.mean:,.1f} | {row.sd_percent:.2f} % |")
-    for bound in (0.1, 0.5, 1.0):
+    for bound in (0.1, 0.5, 1.0, 2.0, 3.0):
         say(f"{sum(row.sd_percent <= bound for row in rows)} of {len(rows)} at most {bound:g} %")
     return int(rows[0].sd_percent > most)
 
@@ -77,10 +79,12 @@ def _scatters(document: dict[str, Any], kernels: Sequence[str]) -> Iterator[Scat
                     yield Scatter(sd_percent, f"{case['workload']}:{case['case']}", kernel, mean)
 
 
-def _of_atlas() -> Iterator[Scatter]:
+def _of_atlas(table: str, workloads: Sequence[str]) -> Iterator[Scatter]:
     """Each case over the seeds of its kernels: the root of the mean of their variances, each relative to its mean."""
-    atlas = data.load()
+    atlas = data.load(table=table)
     for case, cells in atlas.cells.items():
+        if not case.startswith(tuple(workloads)):
+            continue
         seeds = [cell.cycles for cell in cells if isinstance(cell, Cell) and len(cell.cycles) > 1]
         means = [statistics.fmean(values) for values in seeds]
         if seeds and all(means):
