@@ -66,12 +66,15 @@ class Item:
 
 def items() -> list[Item]:
     """Everything that may be deleted."""
-    return [*_kernels(), *_consoles(), *_images(), *_snapshots(), *_build_folders(), *_blobs(), *_leftovers()]
+    return [*kernels(), *_consoles(), *_images(), *_snapshots(), *_build_folders(), *_blobs(), *_leftovers()]
 
 
-def _kernels() -> Iterator[Item]:
+def kernels() -> Iterator[Item]:
+    """The kernels of the store, and the leftovers of their builds."""
     for _, folder, used in store.builds():
         yield Item(path=folder, kind="kernel", size=_size(folder), used=used, held=folder / "build.json")
+    for folder in store.abandoned():
+        yield Item(path=folder, kind="leftover", size=_size(folder), used=0.0)
 
 
 def _consoles() -> Iterator[Item]:
@@ -194,9 +197,10 @@ def choose(items: Sequence[Item], *, older_than_s: float, at_most: int | None, n
     return chosen
 
 
-def collect(*, older_than_s: float, at_most: int | None, dry_run: bool) -> tuple[list[Item], list[Item]]:
+def collect(
+    everything: Sequence[Item], *, older_than_s: float, at_most: int | None = None, dry_run: bool
+) -> tuple[list[Item], list[Item]]:
     """Delete the chosen entries that are not in use; returns these, and the others."""
-    everything = items()
     deleted = []
     for item in choose(everything, older_than_s=older_than_s, at_most=at_most, now=time.time()):
         with item.claimed() as claimed:
@@ -204,8 +208,6 @@ def collect(*, older_than_s: float, at_most: int | None, dry_run: bool) -> tuple
                 deleted.append(item)
             if claimed and not dry_run:
                 item.delete()
-    if not dry_run:
-        store.collect_garbage(float("inf"), dry_run=False)  # leftovers of builds that were killed
     return deleted, [item for item in everything if item not in deleted]
 
 
@@ -248,7 +250,7 @@ def gc(older_than: float, size: int | None, dry_run: bool, as_json: bool) -> Non
     Example:
       lab gc --older-than 14d --size 20G
     """
-    deleted, kept = collect(older_than_s=older_than, at_most=size, dry_run=dry_run)
+    deleted, kept = collect(items(), older_than_s=older_than, at_most=size, dry_run=dry_run)
     left = sum(item.size for item in kept)
     if as_json:
         rows = [{"path": str(item.path), "kind": item.kind, "size": item.size} for item in deleted]

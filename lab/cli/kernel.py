@@ -8,6 +8,7 @@ from typing import Literal
 
 import click
 
+from lab.cli import gc as garbage
 from lab.cli import options
 from lab.core import records
 from lab.core.errors import UserError
@@ -128,10 +129,10 @@ def gc(older_than: float, dry_run: bool) -> None:
     Example:
       lab kernel gc --older-than 7d --dry-run
     """
-    removed = store.collect_garbage(older_than, dry_run=dry_run)
-    for path, size in removed:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {path.name} ({size >> 20} MiB)")
-    click.echo(f"{len(removed)} of {len(list(store.builds())) + (0 if dry_run else len(removed))} kernels")
+    deleted, kept = garbage.collect([*garbage.kernels()], older_than_s=older_than, dry_run=dry_run)
+    for item in deleted:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {item.path.name} ({item.size >> 20} MiB)")
+    click.echo(f"{len(deleted)} of {len(deleted) + len(kept)} kernels")
 
 
 def _when(seconds: float) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -139,24 +138,7 @@ def hold(build: Build) -> bool:
     return locks.hold(folder_of(build.key) / "build.json")
 
 
-def collect_garbage(older_than_s: float, *, dry_run: bool) -> list[tuple[Path, int]]:
-    """Remove kernels that are unused for longer, and leftovers of killed builds; returns (folder, bytes) of each."""
-    now = time.time()
-    victims = [folder for _, folder, used in builds() if now - used > older_than_s]
-    victims += [path for path in kernels_dir().glob(".staging-*") if not _alive(path)]
-    removed = []
-    for path in victims:
-        size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-        with locks.unheld(path / "build.json") as ours:
-            if not ours:
-                continue
-            removed.append((path, size))
-            if not dry_run:
-                # build.json first: an interrupted removal leaves nothing that looks finished.
-                (path / "build.json").unlink(missing_ok=True)
-                shutil.rmtree(path, ignore_errors=True)
-    return removed
-
-
-def _alive(staging: Path) -> bool:
-    return Path(f"/proc/{staging.name.split('-')[1]}").exists()
+def abandoned() -> list[Path]:
+    """Leftovers of builds that were killed."""
+    folders = kernels_dir().glob(".staging-*")
+    return [folder for folder in folders if not Path(f"/proc/{folder.name.split('-')[1]}").exists()]

@@ -177,6 +177,9 @@ def test_a_removal_that_was_interrupted_is_finished(monkeypatch: pytest.MonkeyPa
     assert not kernel.exists() and list(store.builds()) == []
     assert _removed(lab) == {("leftover", f"kernels/.{kernel.name}.old")}
     assert list(store.kernels_dir().iterdir()) == []
+    for staging in (store.kernels_dir() / f".staging-{process}-x" for process in (os.getpid(), 1 << 23)):
+        staging.mkdir()
+    assert _removed(lab) == {("leftover", f"kernels/.staging-{1 << 23}-x")}, "no process can have that number"
     partial = paths.cache_dir("images") / ".new.partial"
     partial.mkdir()
     with FileLock(paths.cache_dir("images") / ".new.lock"):

@@ -110,7 +110,7 @@ def test_the_longest_unused_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gc_knows_them_and_what_a_killed_lab_left() -> None:
     keep("one")
     (paths.cache_dir(snapshot.FOLDER) / "half").mkdir()
-    deleted, _ = gc.collect(older_than_s=0.0, at_most=None, dry_run=False)
+    deleted, _ = gc.collect(gc.items(), older_than_s=0.0, dry_run=False)
     assert sorted(item.path.name for item in deleted if item.kind == "snapshot") == ["half", "one"]
     assert not snapshot.kept()
 
