@@ -76,13 +76,14 @@ class CulpritSearch:
         workload = selection.only(workloads, worst.workload, worst.case)
         # A step, and the parts of a creep, may be smaller than the changes that one night shows.
         threshold = plan.threshold if event.kind == "regression" else plan.smallest_step
+        good, bad = map(self.branch.plan.for_guests, (good, event.test))
         wanted = BisectRequest(
-            good=good, bad=event.test, workload=workload, tree=self.tree.name, threshold=threshold,
+            good=good, bad=bad, workload=workload, tree=self.tree.name, threshold=threshold,
             machine=plan.machine, cc=plan.cc, qemu=plan.qemu, guest_timeout=plan.guest_timeout_s,
             model=plan.model if worst.mode == "exact" else None,
             metric=plan.metric if worst.mode == "exact" else None,
         )  # fmt: skip
-        argv = ["lab", "bisect", "--good", good, "--bad", event.test, "--tree", self.tree.name, "-w", workload]
+        argv = ["lab", "bisect", "--good", good, "--bad", bad, "--tree", self.tree.name, "-w", workload]
         argv += ["--threshold", f"{threshold:g}"]
         argv += ["--metric", plan.metric] if plan.metric and worst.mode == "exact" else []
         if worst.mode == "live":
@@ -151,7 +152,7 @@ class CulpritSearch:
         workloads = {text for text in selections if selection.select(text)[0].name in names}
         base, test = (
             ArmPlan(spec=resolve(spec, self.tree, progress=night.work.progress), cc=night.plan.cc)
-            for spec in (f"{culprit}^", culprit)
+            for spec in map(self.branch.plan.for_guests, (f"{culprit}^", culprit))
         )
         branch = replace(self.branch.plan, workloads=tuple(sorted(workloads)))
         folder = tips.begin_comparison(tips.comparison_plan(night.plan, branch, base, test, night.accelerator(mode)))
@@ -170,7 +171,7 @@ class CulpritSearch:
         if event.kind != "regression" or event.culprit is None:
             return event
         known = self._known_culprits().get(event.culprit.commit)
-        if known is None or known.branch == self.branch.plan.branch:
+        if known is None or known.branch == self.branch.plan.key[1]:
             return event
         return replace(event, kind="known", closes=known.id, text=f"the culprit of {known.id}, on this branch too")
 

@@ -15,7 +15,8 @@ from lab.core.toml import PlanName, TomlFile
 from lab.guests import exact, hardware
 from lab.guests.costs import Basis
 from lab.guests.run import GUEST_TIMEOUT_S, Mode
-from lab.kernels import archives, compilers
+from lab.kernels import architecture, archives, compilers
+from lab.kernels.spec import for_architecture
 from lab.nightly.record import BranchKey
 from lab.stats import defaults
 from lab.workloads import selection
@@ -28,7 +29,8 @@ BASELINES: tuple[BaselineName, ...] = ("yesterday", "last-good", "release", "cre
 class BranchPlan(Record, frozen=True, kw_only=True):
     """One branch, or with `packages` the packages of a suite: `deb:trixie-backports/*`.
 
-    workloads, suite: replace those of the plan. releases: a pattern of git for the tags of releases.
+    arch: of the guests. workloads, suite: replace those of the plan. releases: a pattern of git for the tags of
+    releases.
     """
 
     packages: Annotated[
@@ -36,6 +38,7 @@ class BranchPlan(Record, frozen=True, kw_only=True):
     ] = ""
     tree: str = "default"
     branch: str = "HEAD"
+    arch: str = architecture.DEFAULT
     workloads: tuple[str, ...] = ()
     suite: str | None = None
     baselines: tuple[BaselineName, ...] = BASELINES
@@ -43,11 +46,18 @@ class BranchPlan(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> BranchKey:
-        return ("packages", self.packages) if self.packages else (self.tree, self.branch)
+        if self.arch == architecture.DEFAULT:
+            return ("packages", self.packages) if self.packages else (self.tree, self.branch)
+        packages, branch = f"{self.packages}:{self.arch}", f"{self.branch}%arch={self.arch}"
+        return ("packages", packages) if self.packages else (self.tree, branch)
 
     @property
     def name(self) -> str:
         return "/".join(self.key)
+
+    def for_guests(self, revision: str) -> str:
+        """The spec of a revision of the branch for its guests."""
+        return revision if self.arch == architecture.DEFAULT else for_architecture(revision, self.arch)
 
 
 class LiveOptions(Record, frozen=True, kw_only=True):
@@ -157,6 +167,15 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
             raise file.error(
                 "packages: they are not of a tree", "branch", number, "packages", hint="leave tree and branch out"
             )
+        try:
+            architecture.load(branch.arch)
+        except UserError as error:
+            raise file.error(f"arch: {error.message}", "branch", number, "arch", hint=error.hint) from error
+        if branch.arch != architecture.DEFAULT and "live" in plan.modes:
+            raise file.error(
+                f"arch: live mode has no guests of {branch.arch}", "branch", number, "arch",
+                hint="give the branch a plan of its own, of exact mode",
+            )  # fmt: skip
     names = [branch.name for branch in plan.branch]
     for number, branch in enumerate(plan.branch):
         if branch.name in names[:number]:

@@ -23,7 +23,7 @@ from lab.core.progress import Progress
 from lab.guests.live_machine import Accelerator
 from lab.history import remember
 from lab.history.index import LABEL, Label
-from lab.kernels import architecture, archives, trees
+from lab.kernels import archives, trees
 from lab.kernels.archives import PackageRecord
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.nightly.plan import BranchPlan, NightlyPlan
@@ -80,7 +80,7 @@ class TreeTips:
         return self.tree.source.commit(f"refs/tags/{tag}")
 
     def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
-        return ArmPlan(spec=resolve(tip, self.tree, progress=progress), cc=cc)
+        return ArmPlan(spec=resolve(self.branch.for_guests(tip), self.tree, progress=progress), cc=cc)
 
 
 class PackageTips:
@@ -88,22 +88,22 @@ class PackageTips:
 
     tree = None  # without commits, no step is bisected
 
-    def __init__(self, packages: str, progress: Progress) -> None:
-        asked = archives.asked(packages)
+    def __init__(self, branch: BranchPlan, progress: Progress) -> None:
+        asked = archives.asked(branch.packages)
         assert asked is not None  # noqa: S101  (a plan's are checked)
-        self.packages, self.progress = packages, progress
+        self.branch, self.progress = branch, progress
         self._word, self._archive, self._pattern = asked
         self._archive.refresh(progress)
 
     @cached_property
     def _offered(self) -> dict[str, str]:
         """The version of each package, the oldest first, by the package at its version."""
-        offered = self._archive.offered(self._pattern, self.progress, guests=architecture.DEFAULT)
+        offered = self._archive.offered(self._pattern, self.progress, guests=self.branch.arch)
         return {package.label: package.version for package in offered}
 
     def newest(self) -> str:
         if not self._offered:
-            raise UserError(f"no package is like {self.packages}", hint="`lab kernel list --available` shows all")
+            raise UserError(f"no package is like {self.branch.key[1]}", hint="`lab kernel list --available` shows all")
         return [*self._offered][-1]
 
     def subject(self, tip: str) -> str:
@@ -129,10 +129,11 @@ class PackageTips:
         return older[-1] if older else None
 
     def arm(self, tip: str, cc: str, progress: Progress) -> ArmPlan:
-        return ArmPlan(spec=KernelSpec(text=f"{self._word}:{self.subject(tip)}", source=self._source(tip)), cc=cc)
+        text = self.branch.for_guests(f"{self._word}:{self.subject(tip)}")
+        return ArmPlan(spec=KernelSpec(text=text, source=self._source(tip)), cc=cc)
 
     def _source(self, tip: str) -> PackageRecord:
-        return self._archive.labelled(tip, architecture.DEFAULT)
+        return self._archive.labelled(tip, self.branch.arch)
 
 
 Tips = TreeTips | PackageTips
@@ -141,7 +142,7 @@ Tips = TreeTips | PackageTips
 
 def fetch(branch: BranchPlan, progress: Progress) -> Tips:
     """The line of a branch as it is now."""
-    return PackageTips(branch.packages, progress) if branch.packages else TreeTips(branch, progress)
+    return PackageTips(branch, progress) if branch.packages else TreeTips(branch, progress)
 
 
 class BrokenTip(Exception):

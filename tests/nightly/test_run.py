@@ -8,7 +8,7 @@ import pytest
 
 from lab.bisection import session
 from lab.cli import main
-from lab.compare import measurement, runs
+from lab.compare import measurement, result_folders, runs
 from lab.compare.plan import ArmPlan
 from lab.history import database
 from lab.kernels import debs
@@ -258,13 +258,14 @@ class Archive:
         self.fates: dict[str, float] = {}
         self.refreshed = 0
         monkeypatch.setattr(debs, "refresh", self._refresh)
-        monkeypatch.setattr(debs, "offered", lambda pattern, progress, *, guests: self._offers(pattern))
+        self.guests = "x86_64"
+        monkeypatch.setattr(debs, "offered", lambda pattern, progress, *, guests: self._offers(pattern, guests))
 
     def _refresh(self, _: object) -> None:
         self.refreshed += 1
 
-    def _offers(self, pattern: str) -> list[Package]:
-        assert pattern == "trixie-backports/*"
+    def _offers(self, pattern: str, guests: str) -> list[Package]:
+        assert (pattern, guests) == ("trixie-backports/*", self.guests)
         return [Package(f"linux-binary-{one}", one, f"deb:trixie-backports/{one}") for one in debs.in_order(self.fates)]
 
 
@@ -310,6 +311,44 @@ def test_a_new_package_is_measured_the_night_it_comes_and_its_loss_is_news_once(
     assert [one.kind for one in nights.events()] == ["regression", "fixed"]
 
 
+# ---- guests of another architecture
+
+
+def specs(result: str) -> list[str]:
+    """The specs of a comparison's arms."""
+    plan = result_folders.load_plan(result_folders.open_folder(result))
+    arms = [plan.base.spec, plan.test.spec]
+    assert [spec.architecture for spec in arms] == ["arm64"] * 2
+    return [spec.text for spec in arms]
+
+
+def test_a_branch_is_measured_and_bisected_in_guests_of_its_architecture(nights: Nights) -> None:
+    nights.guests.counts = lambda fate: 1e5 / fate
+    nights.write(branch='tree = "linux"\nbranch = "main"\narch = "arm64"\n[[branch]]\ntree = "linux"\nbranch = "main"')
+    nights.run()
+    base = nights.commits[-1]
+    culprit = nights.add(80.0)
+    nights.add(80.0)
+    night = nights.run()
+    branch, here = night.branches
+    assert (branch.branch, here.branch) == ("main%arch=arm64", "main")
+    (comparison,) = branch.measured
+    assert specs(comparison.result) == [f"{base}%arch=arm64", f"{nights.commits[-1]}%arch=arm64"]
+    (alarm,) = branch.events
+    assert alarm.culprit is not None and alarm.culprit.commit == culprit and alarm.culprit.proof
+    assert specs(alarm.culprit.proof) == [f"{culprit}^%arch=arm64", f"{culprit}%arch=arm64"]
+    assert [event.kind for event in here.events] == ["known"]
+
+
+def test_packages_are_those_of_their_guests(nights: Nights, archive: Archive) -> None:
+    nights.write(branch='packages = "deb:trixie-backports/*"\narch = "arm64"')
+    archive.guests = "arm64"
+    archive.fates["7.1.8-1"] = 100.0
+    (branch,) = nights.run().branches
+    assert branch.branch == "deb:trixie-backports/*:arm64"
+    assert specs(branch.measured[0].result) == ["deb:linux-binary-7.1.8-1:arm64"] * 2
+
+
 # ---- plans with errors
 
 
@@ -348,6 +387,8 @@ LIVE = 'schema = 1\nmodes = ["exact", "live"]\n'
         (f"{LIVE}[live]\nround = 8\n[[branch]]\n", ":4: unknown key 'round'; did you mean rounds?"),
         (f"{LIVE}[live]\nrounds = 5\n[[branch]]\n", ":4: live.rounds:"),
         (f'{LIVE}[live]\nbudget = "soon"\n[[branch]]\n', ":4: budget: 'soon' is not a time span"),
+        ('schema = 1\n[[branch]]\narch = "vax"\n', ":3: arch: no architecture called 'vax'"),
+        (f'{LIVE}[[branch]]\narch = "arm64"\n', ":4: arch: live mode has no guests of arm64"),
     ],
 )
 def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
