@@ -215,15 +215,23 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
 
 
 def omissions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
-    """The taken hunks to leave out: they have a line at which a build fails, or are next to it in its file.
+    """The taken hunks to leave out: they take a missing name away, or have a line at which a build fails.
 
-    If there are none, the hunks with a name from the complaint.
+    If there are none, the next ones in their files, and last the hunks with a name from the complaint.
     """
-    found = [number for number, _ in _near(difference, taken, said.places, taken_ones=True)]
+    near = list(_near(difference, taken, said.places, taken_ones=True))
+    found = [number for number in sorted(taken) if _gone(difference, number) & set(said.missing)]
+    found += [number for number, away in near if not away]
+    found = found or [number for number, _ in near]
     if not found:
         names = set(said.names)
         found = [number for number in sorted(taken) if difference.words[number] & names]
     return list(dict.fromkeys(found))
+
+
+def _gone(difference: Difference, number: int) -> set[str]:
+    """The names that a hunk takes away when it is taken: those of the new end alone."""
+    return _words(difference, [number], "+") - _words(difference, [number], "-")
 
 
 def _near(

@@ -30,7 +30,7 @@ class Kernels:
 
     effects: the share of each set of hunks that is taken back together. needs: hunks without which one does not build,
     and the name that the compiler then misses. refuses: hunks that never build in a mix. breaks:
-    hunks that break another file.
+    hunks that break another file. helpers: hunks that take a name away which a line of both ends has.
     """
 
     difference: Difference
@@ -38,6 +38,7 @@ class Kernels:
     needs: Mapping[int, tuple[int, str]] = field(default_factory=dict)
     refuses: Set[int] = frozenset()
     breaks: Set[int] = frozenset()
+    helpers: Mapping[int, str] = field(default_factory=dict)
     builds: int = 0
     failed: int = 0
 
@@ -49,6 +50,10 @@ class Kernels:
             if number in self.breaks:
                 self.failed += 1
                 return Result(None, ("../src/kernel/other.c:7:3: error: 'broken' undeclared",))
+            if number in self.helpers:
+                self.failed += 1
+                error = f"implicit declaration of function \u2018{self.helpers[number]}\u2019"
+                return Result(None, (f"../src/{at.path}:190:3: error: {error}",))
             if number in self.refuses:
                 self.failed += 1
                 return Result(None, (f"{place}passing argument 2 of 'elsewhere' from incompatible pointer type",))
@@ -216,6 +221,41 @@ def test_a_hunk_in_which_a_build_fails_comes_before_the_next_one() -> None:
     places = ("fs/a.c:203", "fs/b.c:30", "fs/a.c:210")
     said = suspects.complaint([MACRO, *(f"{place}:9: error: \u2018nowhere\u2019 undeclared" for place in places)])
     assert suspects.additions(difference([*USED, hunk("fs/b.c", 9, "a", "b")]), {0}, said) == [1]
+
+
+HELPER = [
+    hunk("fs/a.c", 10, "", "int helper(void) { return 0; }"),
+    hunk("fs/a.c", 400, "int near;", "int nearer;"),
+    hunk("fs/a.c", 500, "old_name();", "new_name();"),
+]
+"""A function that only the new end has, and hunks far from its head."""
+
+
+@pytest.mark.parametrize(
+    ("errors", "left_out"),
+    [
+        (["fs/a.c:401:9: error: implicit declaration of function 'helper'"], [0]),
+        (["a.c:(.text+0x1bf): undefined reference to `helper'"], [0]),
+        (["fs/a.c:500:9: error: implicit declaration of function 'old_name'"], [2]),
+        (["fs/a.c:401:9: error: 'helper' undeclared", "fs/a.c:500:9: error: 'old_name' undeclared"], [0, 2]),
+        (["fs/a.c:401:9: error: 'nowhere' undeclared"], [1]),
+    ],
+)
+def test_a_hunk_that_takes_a_missing_name_away_is_left_out_not_the_next_one(
+    errors: list[str], left_out: list[int]
+) -> None:
+    assert suspects.omissions(difference(HELPER), {0, 1, 2}, suspects.complaint(errors)) == left_out
+
+
+def test_hunks_in_a_function_stay_when_one_of_them_takes_a_helper_away() -> None:
+    """The helper has another use, in a line that both ends have. Hunks between that and its head cost something."""
+    hunks = [*plain(100, 2), hunk("fs/a.c", 100, "", "int helper(void) { return 0; }", function="slow_path")]
+    first = len(hunks)
+    hunks += [hunk("fs/a.c", 100 + 10 * at, f"a = {at};", f"b = {at};", function="slow_path") for at in range(1, 9)]
+    carries = {frozenset(range(first, first + 8)): 1.0}
+    kernels = Kernels(difference(hunks, {"slow_path": 0.9}), carries, helpers={first - 1: "helper"})
+    assert [part.mix for part in kernels.search().parts] == [set(range(first, first + 8))]
+    assert kernels.failed == 1
 
 
 def test_two_files_that_are_independent_each_have_their_share() -> None:
