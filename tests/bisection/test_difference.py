@@ -18,8 +18,8 @@ from ..fakes.mixes import commit, text
 
 @pytest.fixture
 def bisector(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> Bisector:
-    monkeypatch.setattr(KernelSpec, "obtain", mixes.obtain)
-    monkeypatch.setattr(KernelSpec, "files_read", lambda *_, **__: set())
+    for (where, name), what in mixes.REPLACEMENTS.items():
+        monkeypatch.setattr(where, name, what)
     return bisector
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from lab.compare import result_folders
 
+from ..fakes import mixes
 from ..fakes.bisection import dice, line, wobbly
 from ..fakes.bisector import Bisector, culprits
 from ..fakes.guest import QEMU
@@ -87,9 +88,15 @@ def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pyte
 # ---- kill -9
 
 
-def _killed_and_resumed(words: list[str], folder: Path, notes: Path, kills: int, build_s: float) -> dict[str, Any]:
-    """Start, kill that many times at any instant, each time go on; at last let it end, and give its answer."""
-    command, draw = [sys.executable, "-m", "tests.fakes.bisection", "bisect"], dice("kill")
+def _killed_and_resumed(
+    words: list[str], folder: Path, notes: Path, kills: int, build_s: float, module: str = "tests.fakes.bisection",
+    steps: int = 5,
+) -> dict[str, Any]:  # fmt: skip
+    """Start, kill that many times at any instant, each time go on; at last let it end, and give its answer.
+
+    steps: the most kernels and guests between two kills.
+    """
+    command, draw = [sys.executable, "-m", module, "bisect"], dice("kill")
     env = {
         **os.environ, "PYTHONPATH": str(TOP), "FAKE_RUNS": str(notes), "FAKE_BUILDS": str(notes),
         "FAKE_RUN_S": "0.01", "FAKE_BUILD_S": str(build_s),
@@ -100,7 +107,7 @@ def _killed_and_resumed(words: list[str], folder: Path, notes: Path, kills: int,
         process = subprocess.Popen(
             full, cwd=TOP, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        if kills and _killed(process, notes, _noted(notes) + draw.randrange(1, 6), draw.uniform(0, 3 * build_s)):
+        if kills and _killed(process, notes, _noted(notes) + draw.randint(1, steps), draw.uniform(0, 3 * build_s)):
             kills -= 1
             continue
         out, _ = process.communicate()
@@ -144,3 +151,42 @@ def test_killed_at_any_instants_it_gives_the_same_answer(
         assert found[key] == getattr(expected, key)
     assert [one["commit"] for one in found["changes"]] == [one.commit for one in expected.changes]
     assert [(s["commit"], s["values"]) for s in found["path"]] == [(s.commit, s.values) for s in expected.path]
+
+
+def test_killed_at_any_instants_a_search_among_hunks_gives_the_same_document(
+    bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ends, their difference, mixes that build and that do not, and the proof of two parts both ways."""
+    ends = [mixes.commit(bisector.tree, files) for files in (HUNKS_OLD, HUNKS_NEW)]
+    words = ["--by", "hunks", "--tree", str(bisector.tree), "-w", bisector.workload, "--old", ends[0], "--new", ends[1]]
+    with monkeypatch.context() as patch:
+        for (where, name), what in mixes.REPLACEMENTS.items():
+            patch.setattr(where, name, what)
+        assert bisector.run(*words, "--result", str(tmp_path / "whole"), "--json") == 0, bisector.said
+    expected = json.loads(bisector.printed)
+    assert len(expected["changes"]) == 2 and expected["skipped"]
+    assert all(change["proof"]["applied"] for change in expected["changes"])
+    folder, notes = tmp_path / "result", tmp_path / "notes"
+    words += ["--result", str(folder)]
+    found = _killed_and_resumed(words, folder, notes, 8, 0.05, "tests.fakes.mixes", 16)
+    assert _without_times(found, folder) == _without_times(expected, tmp_path / "whole")
+
+
+HUNKS_OLD = {
+    "mm/a.h": mixes.text("has spare"), "mm/b.c": mixes.text("cost 100", "quiet"),
+    "mm/c.c": mixes.text("one", "two", "cost 10"),
+}  # fmt: skip
+HUNKS_NEW = {
+    "mm/a.h": mixes.text("empty"), "mm/b.c": mixes.text("cost 130", "Quiet"),
+    "mm/c.c": mixes.text("gone spare", "Two", "cost 30"),
+}  # fmt: skip
+
+
+def _without_times(shown: Any, folder: Path) -> Any:
+    """A document with one name for its folder, without its times and the command that began it."""
+    if isinstance(shown, dict):
+        left = shown.keys() - {"started", "build_s", "run_s", "reproduce"}
+        return {key: _without_times(shown[key], folder) for key in left}
+    if isinstance(shown, list):
+        return [_without_times(one, folder) for one in shown]
+    return shown.replace(str(folder), "FOLDER") if isinstance(shown, str) else shown

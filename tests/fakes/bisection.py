@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lab.compare.runs import GuestRun, Run
@@ -92,6 +93,11 @@ def note(variable: str, text: str) -> None:
         os.close(descriptor)
 
 
+def build_time() -> None:
+    """The time that a build takes."""
+    time.sleep(float(os.environ.get("FAKE_BUILD_S", "0")))
+
+
 @cache
 def _content(tree: str, tree_id: str) -> tuple[str, str]:
     """The fate in a tree of git, and what of it makes the kernel."""
@@ -104,7 +110,7 @@ def obtain(spec: KernelSpec, *_: object, **__: object) -> Kernel:
     assert isinstance(spec.source, TreeSource)
     fate, code = _content(spec.source.tree, spec.source.tree_id)
     note("FAKE_BUILDS", spec.source.commit)
-    time.sleep(float(os.environ.get("FAKE_BUILD_S", "0")))
+    build_time()
     if fate == "build":
         raise BuildFailed(f"{spec.source.describe} does not build with gcc: mm/file.c:1: error: no")
     return kernel_of(spec, spec.source, fate, code)
@@ -192,11 +198,12 @@ def replacements(folder: Path, guests: Guests) -> Mapping[tuple[Any, str], Any]:
     }
 
 
-def main() -> None:
-    """The lab, with fakes."""
+def main(more: Mapping[tuple[Any, str], Any] = MappingProxyType({})) -> None:
+    """The lab, with fakes. more: others that stand in the places of these."""
     from lab.cli import main as cli_main
 
-    for (where, name), what in replacements(Path(os.environ["XDG_CACHE_HOME"]) / "fake", Guests()).items():
+    fakes = {**replacements(Path(os.environ["XDG_CACHE_HOME"]) / "fake", Guests()), **more}
+    for (where, name), what in fakes.items():
         setattr(where, name, what)
     sys.argv[0] = "lab"
     cli_main.main()
