@@ -70,7 +70,7 @@ WRITTEN = {
     "lab.kernels.architecture.Architecture", "lab.kernels.compilers._File", "lab.nightly.plan.NightlyPlan",
     "lab.compare.plan.CommonPlan", "lab.compare.plan.ComparisonPlan", "lab.compare.estimates._Table",
     "lab.workloads.selection._Suites", "lab.workloads.spec._Limits", "lab.atlas.plan.AtlasPlan",
-    "lab.guests.model_version._File",
+    "lab.guests.model_version._File", "lab.kernels.symbols._Kallsyms",
 }  # fmt: skip
 
 
