@@ -190,14 +190,18 @@ def _names(errors: Sequence[str]) -> list[str]:
 def additions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
     """More hunks to take: they bring a name that a failed build misses, or remove one that it has twice.
 
+    If none brings it, and a taken hunk takes it away, they are the hunks that use it.
     Hunks in which it fails are among them, although they are as the new end has them: hunks that they need were taken.
     If that finds none, they are the hunks in which it fails for want of a name, or else the next ones in their files.
     """
     found: list[int] = []
     for names, side in ((said.missing, "-"), (said.twice, "+")):
         for name in names:
-            mention = [n for n, words in enumerate(difference.words) if name in words and n not in taken]
-            more = [n for n in mention if name in _words(difference, [n], side)]
+            mention = [n for n, words in enumerate(difference.words) if name in words]
+            others = [n for n in mention if n not in taken]
+            more = [n for n in others if name in _words(difference, [n], side)]
+            if side == "-" and not more and any(name in _gone(difference, n) for n in mention if n in taken):
+                more = others
             found += more if len(more) <= _RARE else []
     for target in said.targets:
         folder = PurePosixPath(target).parent

@@ -247,6 +247,16 @@ def test_a_hunk_that_takes_a_missing_name_away_is_left_out_not_the_next_one(
     assert suspects.omissions(difference(HELPER), {0, 1, 2}, suspects.complaint(errors)) == left_out
 
 
+def test_all_uses_of_a_name_that_a_hunk_takes_away_are_taken_at_once() -> None:
+    """A compiler names those of one file. A name that another hunk brings is not such a name."""
+    used = [hunk(f"fs/{name}.c", 20, "old();", "helper();") for name in "bcd"]
+    said = suspects.complaint(["fs/b.c:20:9: error: implicit declaration of function 'helper'"])
+    assert suspects.additions(difference([*HELPER, *used]), {0}, said) == [3, 4, 5]
+    assert suspects.additions(difference([*HELPER, *used]), {1}, said) == [3], "it is missing for another reason"
+    brings = hunk("include/b.h", 9, "#define helper() 0", "")
+    assert suspects.additions(difference([*HELPER, *used, brings]), {0}, said) == [6, 3]
+
+
 def test_hunks_in_a_function_stay_when_one_of_them_takes_a_helper_away() -> None:
     """The helper has another use, in a line that both ends have. Hunks between that and its head cost something."""
     hunks = [*plain(100, 2), hunk("fs/a.c", 100, "", "int helper(void) { return 0; }", function="slow_path")]
