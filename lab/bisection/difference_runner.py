@@ -24,6 +24,7 @@ from lab.compare.plan import ArmPlan
 from lab.core import records
 from lab.core.errors import BuildFailed, GuestFailed, LabError, UserError
 from lab.core.executor import Work
+from lab.core.records import Record
 from lab.core.text import plural
 from lab.kernels import build
 from lab.kernels.kernel import KernelSpec
@@ -143,6 +144,17 @@ def _candidate(session: Session, difference: Difference, mix: Mix) -> Candidate:
     return made
 
 
+class Applied(Record, frozen=True, kw_only=True):
+    """`proof/*/apply-*.json`: the hunks of the new end that the old end gets next, after builds that failed.
+
+    error: that of the first of these builds.
+    """
+
+    schema: int = 1
+    hunks: list[int]
+    error: str
+
+
 class DifferenceProver(Prover):
     """Confirms the parts of a search among files or hunks, both ways."""
 
@@ -186,23 +198,25 @@ class DifferenceProver(Prover):
         difference = self.session.difference
         assert difference is not None  # noqa: S101
         turned, measurer = difference.turned, Measurer(self.session, self.work)
-        sources, taken = Sources(self.plan.new.spec, self.plan.old.spec), mix
-        first: BuildFailed | None = None
+        sources, kept = Sources(self.plan.new.spec, self.plan.old.spec), place.with_suffix(".json")
+        known = records.find(kept, Applied) or Applied(hunks=sorted(mix), error="")
         while True:
+            taken = frozenset(known.hunks)
             arm = self._arm(sources.without(turned, taken, place))
             try:
                 measurer.obtain(arm.spec)
             except BuildFailed as error:
-                first = first or error  # the later ones are about the hunks that were added
+                first = known.error or error.message  # the later ones are about the hunks that were added
                 more = suspects.additions(turned, taken, suspects.complaint(_errors(error.log, error.message)))
                 paths = turned.paths(taken)
                 more = [number for number in more if turned.hunks[number].path in paths] or more
                 if not more or len(taken) + len(more) > len(mix) + suspects.MOST_ADDED:
-                    raise first from None
+                    raise BuildFailed(first) from None
             else:
                 return arm, taken
             self.work.progress.log(f"the older end with {plural(len(taken), 'hunk')} does not build; {len(more)} more")
-            taken |= frozenset(more)
+            known = Applied(hunks=sorted({*taken, *more}), error=first)
+            records.save(kept, known)
 
     def _mix(self, name: str) -> Mix | None:
         """The hunks of a part; None of the old end, which has all."""

@@ -8,6 +8,7 @@ from lab.bisection.answer import Answer, Function
 from lab.bisection.journal import Event, Journal
 from lab.bisection.proof import Prover
 from lab.compare import result_folders
+from lab.core.errors import BuildFailed
 from lab.kernels.kernel import Kernel, KernelSpec
 from lab.report import wording
 
@@ -112,6 +113,29 @@ def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisecto
     assert found.proof.applied.ratio == pytest.approx(100 / 130)
     for form in ("text", "md", "html", "mail"):
         assert "and 1 more hunk that they need" in " ".join(bisector.report(form).split())
+
+
+def test_a_resumed_proof_builds_no_older_end_that_failed_again(
+    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("q")}
+    new = {"fs/pipe.c": text("uses pool\n\tcost 130"), "fs/other.c": text("has pool")}
+    failed: list[str] = []
+
+    def obtain(spec: KernelSpec, *args: object, **options: object) -> Kernel:
+        try:
+            return mixes.obtain(spec, *args, **options)
+        except BuildFailed:
+            failed.append(Path(spec.text).name)
+            raise
+
+    monkeypatch.setattr(KernelSpec, "obtain", obtain)
+    whole = by(bisector, "hunks", planted(bisector.tree, old, new))
+    assert len([name for name in failed if name.startswith("apply-")]) == 1
+    failed.clear()
+    resumed = bisector.resumed()
+    assert not failed and resumed.changes == whole.changes
+    assert resumed.changes[0].proof is not None and resumed.changes[0].proof.applied_more == 1
 
 
 def test_the_older_end_gets_the_needed_hunks_of_the_same_file_alone(bisector: Bisector) -> None:
