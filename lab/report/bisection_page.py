@@ -5,6 +5,7 @@ The pictures have the commits from left to right, the old end first, and stand b
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,14 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from lab.bisection.answer import Answer, Culprit
+from lab.bisection.commit_range import counted
 from lab.compare import explain
 from lab.core.git import short
 from lab.core.text import visible
 from lab.report import function_chart, plots, templates, wording
 from lab.report.explain_text import unit_of
 from lab.report.inputs import CommitStatus, RangeCommit, StoredBisection, stretches
-from lab.report.plots import SIZE, Axis, Chart, Scale, Tick
+from lab.report.plots import CHARACTERS, SIZE, Axis, Chart, Scale, Tick
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, numbers, percent
 
@@ -38,6 +40,9 @@ GLYPHS = {
 """A shape for each word, so that no colour is needed."""
 
 _NARROWEST = 3.0
+_WIDEST = 45
+"""Percent of a range that a culprit's name takes; the rest of it is cut off."""
+
 _ROOM = 0.15  # above and below the changes, as a share of their span: a low lane's dots are large in it
 
 
@@ -204,6 +209,16 @@ class _Mark(NamedTuple):
     step: int
 
 
+class _Label(NamedTuple):
+    """A name at a place in percent. row: from above. left, width: its extent, in percent too, on a phone."""
+
+    at: float
+    text: str
+    row: int
+    left: float
+    width: float
+
+
 class _Range:
     """The commits of a bisection on a line."""
 
@@ -233,8 +248,17 @@ class _Range:
         """Class, shape and text of each status that is on the pictures."""
         return [(stand.style, GLYPHS.get(stand, "▬"), self.stand(stand)) for stand, _ in self.counted]
 
-    def culprits(self) -> list[Tick]:
-        return [Tick(self.at(p.number) / 10, p.candidate.name) for p in self.commits if p.culprit]
+    def culprits(self) -> list[_Label]:
+        """The culprits' names, to the right of them in the left half, else to the left; a row below if they collide."""
+        labels: list[_Label] = []
+        for place in filter(lambda place: place.culprit, self.commits):
+            name, at = place.candidate.name, self.at(place.number) / 10
+            width = min(100 * len(name) / CHARACTERS, _WIDEST)
+            left = at if at < 50 else at - width
+            taken = {one.row for one in labels if left <= one.left + one.width and one.left <= left + width}
+            row = next(row for row in itertools.count() if row not in taken)
+            labels.append(_Label(at, name, row, left, width))
+        return labels
 
     def chances(self) -> Chart:
         """The probability of each commit to be a culprit, as bars."""
@@ -247,7 +271,7 @@ class _Range:
                 parts.append(plots.rect("chance", left, SIZE - height, width, height))
         likely = sorted((p for p in self.commits if p.chance > 0), key=lambda p: -p.chance)[:5]
         chances = ", ".join(f"{p.candidate.name} {100 * p.chance:.3g} %" for p in likely)
-        label = f"chance of being the culprit, by commit: {chances or 'none for any'}"
+        label = f"chance of being the culprit, by {self.answer.one}: {chances or 'none for any'}"
         return Chart(plots.picture(parts, label), [Tick(0, "100 %"), Tick(100, "0 %")])
 
     @cached_property
@@ -269,7 +293,7 @@ class _Range:
         changes, step = plots.round_values(math.exp(axis.low) - 1, math.exp(axis.high) - 1, most=4)
         up = [Tick(axis.at(math.log1p(x)) / 10, plots.in_percent(1 + x, step)) for x in changes]
         measured = self.answer.measured
-        label = f"{measured} measured commits by their change against the old end; numbers in the table"
+        label = f"change of {counted(measured, self.answer.kind)} against the old end; numbers in the table"
         return Chart(plots.picture(parts, label), up)
 
     def marks(self) -> list[_Mark]:
@@ -295,7 +319,7 @@ class _Range:
             height = SIZE if measured or stand == CommitStatus.SUSPECT else SIZE // 3
             parts.append(plots.rect(f"stand of-{stand.style}", left, SIZE - height, width, height))
         counts = ", ".join(f"{count} {self.stand(stand)}" for stand, count in self.counted)
-        return Chart(plots.picture(parts, f"commits from the old end to the new one: {counts}"))
+        return Chart(plots.picture(parts, f"{self.answer.kind} from the old end to the new one: {counts}"))
 
     # ---- the table
 

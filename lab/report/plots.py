@@ -189,10 +189,10 @@ def spark(ratios: Values, scale: Scale, label: str) -> Markup:
 SIZE = 1000
 
 _RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 20, 50, 100)
-_LABEL = 190
-"""Thousandths that a label takes along an axis."""
+_LABEL = 290
+"""Thousandths that a label takes along an axis that is as narrow as a table makes it."""
 
-_CHARACTERS = 48
+CHARACTERS = 48
 """Characters that stand side by side below a chart on a phone."""
 
 
@@ -214,7 +214,7 @@ class Chart(NamedTuple):
     def upright(self) -> int:
         """The characters of the longest label below if they are too many to be written side by side, else 0."""
         longest = max((len(tick.text) for tick in self.along), default=0)
-        return longest if longest * len(self.along) > _CHARACTERS else 0
+        return longest if longest * len(self.along) > CHARACTERS else 0
 
 
 def spaced(labels: Iterable[tuple[float, str]], room: float) -> list[Tick]:

@@ -104,6 +104,29 @@ def test_packages_are_not_called_commits(tmp_path: Path) -> None:
     assert "one of 5 packages, which could not be told apart" in text and "| package | subject |" in text
 
 
+def _culprits(at: list[int], kind: str) -> list[tuple[float, int]]:
+    """Place and row of the culprits' labels in a range of 30 commits, or packages with their long names."""
+    commits = range_commits(answer(), history())
+    for number, place in enumerate(commits):
+        name = name_of(number) if kind == "commits" else f"linux-image-6.12.{number}+deb13-cloud-amd64"
+        commits[number] = place._replace(culprit=number in at, candidate=replace(place.candidate, id=name))
+    return [(label.at, label.row) for label in bisection_page._Range(answer(), commits).culprits()]
+
+
+@pytest.mark.parametrize(
+    ("at", "kind", "rows"),
+    [
+        ([3, 20], "commits", [0, 0]),
+        ([12, 13], "commits", [0, 1]),
+        ([4, 5, 6], "packages", [0, 1, 2]),
+        ([14, 16], "commits", [0, 1]),  # to the right of the one, and to the left of the other
+        ([1, 29], "packages", [0, 0]),  # long names are cut off
+    ],
+)
+def test_the_names_of_culprits_do_not_collide(at: list[int], kind: str, rows: list[int]) -> None:
+    assert [row for _, row in _culprits(at, kind)] == rows
+
+
 def test_a_result_below_the_usual_folder_is_named_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(result_folders, "results_dir", lambda: tmp_path)
     folder = tmp_path / "20261129-081845-934f" / "proof" / "c1" / "parent"

@@ -97,7 +97,7 @@ def test_a_scale_keeps_order_and_is_symmetric() -> None:
     assert scale.at(1.0) == SIZE / 2
     assert scale.at(2.0) + scale.at(0.5) == pytest.approx(SIZE, abs=0.3)
     ticks = scale.ticks()
-    assert "0" in [tick.text for tick in ticks] and all(b.at - a.at >= 18 for a, b in itertools.pairwise(ticks))
+    assert "0" in [tick.text for tick in ticks] and all(b.at - a.at >= 29 for a, b in itertools.pairwise(ticks))
 
 
 def test_axes_have_round_numbers() -> None:
