@@ -1,16 +1,13 @@
 """Pictures of stored results' pages, for the documentation: `make pictures ARGS="--bisect ID"`.
 
-Nothing is measured: the newest comparison that found a regression, the newest bisection that named a culprit, and
-the newest matrix are taken, unless an ID says which. Each becomes docs/pictures/NAME.png and NAME-dark.png, in a
-window as a laptop has it.
+Nothing is measured: the newest comparison that found a regression, the newest bisection of a range that named a
+culprit, and the newest matrix are taken, unless an ID says which. Each becomes docs/pictures/NAME.png and
+NAME-dark.png, in a window as a laptop has it.
 
 Those in the repository are of
 
     lab ab efa7df3e3bb5^ efa7df3e3bb5 -w alloc-burst; lab explain latest
-    python -m tests.fakelinux --into planted.git --seed 7 \\
-        --layout "neutral*12 breaks-build neutral*5 mends-build neutral*4 culprit neutral*10"
-    lab tree add planted.git
-    lab bisect --tree planted --good f01e0786a46f --bad cba9e20100c0 -w alloc-burst:layout-4632k
+    lab bisect --series 'deb:trixie-backports/linux-image-6.*-cloud-amd64' -w syscalls:mprotect-private-4m --no-inside
     lab matrix --kernel before=efa7df3e3bb5^ --kernel regressed=efa7df3e3bb5 --kernel fixed=d4148aeab412 \\
         --set thp=always,madvise,never -w alloc-burst:layout-4632k -w alloc-burst:layout-512k
 """
@@ -68,7 +65,7 @@ def _pages(asked: argparse.Namespace) -> dict[str, str]:
     taken = {
         "comparison": asked.ab or _newest([r.result for r in result_folders.finished() if r.verdict == "regression"]),
         "bisection": asked.bisect
-        or _newest([b.result for b in result_folders.all_finished(Answer) if b.outcome == "found"]),
+        or _newest([b.result for b in result_folders.all_finished(Answer) if b.outcome == "found" and not b.is_split]),
         "matrix": asked.matrix or _newest([m.result for m in result_folders.all_finished(MatrixResult)]),
     }
     return {kind: report.render("html", inputs.open_stored([name])) for kind, name in taken.items() if name}
