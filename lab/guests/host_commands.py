@@ -221,7 +221,10 @@ def _with_libraries(program: Path, inside: str, own: dict[str, Path]) -> _Starte
     try:
         needed = closure(Path("/"), {str(path.resolve()): path for path in needing}, _search_path())
     except MissingFile as error:
-        raise UserError(f"{error.needed_by} needs {error.name}, which this host does not have") from error
+        raise UserError(
+            f"{error.needed_by} needs {error.name}, which this host does not have",
+            hint="install its package, or set LD_LIBRARY_PATH to the library's folder",
+        ) from error
     libraries = {path for name in needed if (path := Path("/") / name).is_file()} - {path.resolve() for path in needing}
     loaders = [path for path in libraries if path.name.startswith(LOADERS)]
     files = {**own, **library, **{f"lib/{path.name}": path for path in libraries}}

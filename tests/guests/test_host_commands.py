@@ -151,8 +151,9 @@ def test_a_program_finds_its_libraries_as_on_the_host(here: Path, monkeypatch: p
     found = ["-Wl,-rpath,$ORIGIN/../lib"] if way == "$ORIGIN" else []
     subprocess.run(["gcc", "-o", "bin/m", "m.c", "-Llib", "-lf", *found], check=True)
     if way == "LD_LIBRARY_PATH":
-        with pytest.raises(UserError, match=r"needs libf\.so, which this host does not have"):
+        with pytest.raises(UserError, match=r"needs libf\.so, which this host does not have") as caught:
             command_workload("bin/m")
+        assert "LD_LIBRARY_PATH" in (caught.value.hint or "")
         monkeypatch.setenv("LD_LIBRARY_PATH", "lib")
     workload, _ = selection.select(str(command_workload("bin/m")))
     assert "/workload/lib/libf.so" in workload.own_files
