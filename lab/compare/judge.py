@@ -63,7 +63,8 @@ def _result(one: Series, case: Case, plan: Plan, turned: Mapping[str, str]) -> C
         # Exact mode cannot see the subject of such a case.
         notes += [f"unseen: {', '.join(names)}"] if (names := workload.unseen_in(case)) else []
         notes += count_remarks(primary := verdict.primary_of(metrics), sampling.count_beside(primary, metrics))
-        notes += state.case_remarks(case.name, *(one.runs_of(arm, case) for arm in ("base", "test")))
+        base, test = (one.runs_of(arm, case) for arm in ("base", "test"))
+        notes += state.case_remarks(case.name, base, test, primary.reason)
     return case_result(
         plan,
         workload,

@@ -173,7 +173,8 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan, turned:
                 alike=is_alike(base.spec, arm.spec),
             )  # fmt: skip
             comparison = opened(comparison, turned.get(f"{one.bench.workload.name}:{case.name} {arm.label}"))
-            remarks = state_guard.case_remarks(case.name, *(one.runs_of(name, case) for name in pair))
+            of_base, of_arm = (one.runs_of(name, case) for name in pair)
+            remarks = state_guard.case_remarks(case.name, of_base, of_arm, comparison.reason)
             notes = [*count_remarks(comparison, count), *remarks]
     return Cell(
         arm=arm.label,

@@ -236,6 +236,10 @@ class Run(Record, frozen=True, kw_only=True):
         """The numbers of one case: the workload's own, and the modelled ones if a model ran."""
         return GuestOutput(self.report, self.costs, self.wall_s).metrics(case)
 
+    def left_processes(self, case: str) -> float:
+        """The processes that a command left behind, which its own program counts (images/command/reaper.c)."""
+        return fmean([outcome.metrics.get("left_processes", 0) for outcome in self.report.outcomes(case)] or [0])
+
     def unwritten_cycles(self, case: str) -> float:
         """An estimate of the cycles an operation that the case leaves for after its end: files' pages to be written."""
         pages = sum(outcome.vmstat.get(name, 0) for outcome in self.report.outcomes(case) for name in _UNWRITTEN)

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from lab.compare import beliefs, estimates, runs
+from lab.compare import beliefs, estimates, runs, state
 from lab.compare.beliefs import Belief
 from lab.compare.plan import ArmPlan, ComparisonPlan
 from lab.compare.runs import Bench, GuestRun, Run
@@ -409,7 +409,18 @@ def weigh_case(
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
     if not one.bench.workload.contends:  # a task that waits executes more instructions or fewer, at any cost of these
         weighed = weigh_count(weighed, count_beside(primary, beside), plan)
-    return weigh_belief(weighed, one, case, arms)
+    return weigh_left(weigh_belief(weighed, one, case, arms), one, case, plan, arms)
+
+
+def weigh_left(
+    primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: tuple[str, str] = ("base", "test")
+) -> Comparison:
+    """A case's primary metric: `unknown` if one arm leaves more processes behind, unless the user chose the metric."""
+    base, test = (one.runs_of(arm, case) for arm in arms)
+    left = state.left_behind(case.name, base, test)
+    if plan.metric or primary.verdict is None or left[0] == left[1]:
+        return primary
+    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=state.left_remark(left), more_blocks=None)
 
 
 def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:

@@ -58,15 +58,33 @@ _QUANTITIES = (
 )
 
 
-def case_remarks(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) -> list[str]:
-    """The differences between the arms in a case, as at most one line. base, test: the runs by seed."""
+def case_remarks(case: str, base: Mapping[int, Run], test: Mapping[int, Run], reason: str = "") -> list[str]:
+    """The differences between the arms in a case, in a line, and the processes that they leave behind.
+
+    base, test: the runs by seed. reason: of the verdict; what it says is no remark.
+    """
     seeds = sorted(base.keys() & test.keys())
     found = []
     for quantity in _QUANTITIES:
         left, right = (_mean(quantity, case, [runs[seed] for seed in seeds]) for runs in (base, test))
         if left is not None and right is not None and _is_apart(quantity, left, right):
             found.append(f"{number(left)} against {quantity.text.format(number(right))}")
-    return [f"arms differ in state: {', '.join(found)}"] if found else []
+    lines = [f"arms differ in state: {', '.join(found)}"] if found else []
+    behind = left_behind(case, base, test)
+    return [*lines, left_remark(behind)] if any(behind) and left_remark(behind) not in reason else lines
+
+
+def left_behind(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) -> tuple[float, float]:
+    """The processes that a case leaves behind in each arm, on average over the seeds that both have."""
+    seeds = base.keys() & test.keys()
+    left, right = (fmean([runs[seed].left_processes(case) for seed in seeds] or [0]) for runs in (base, test))
+    return left, right
+
+
+def left_remark(left: tuple[float, float]) -> str:
+    """The processes that both arms leave behind, or each of them."""
+    said = " against ".join(dict.fromkeys(map(number, left)))
+    return f"leaves {said} process{'es' * (said != '1')} behind, whose work is in no number"
 
 
 def _mean(quantity: _Quantity, case: str, runs: Sequence[Run]) -> float | None:

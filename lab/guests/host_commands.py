@@ -32,7 +32,7 @@ name = {name}
 story = {story}
 memory_mb = {memory_mb}
 vcpus = 1
-program = "/bin/busybox"
+program = "/bin/reaper"
 argv = {argv}
 files = {files}
 setup = ["/bin/busybox", "sh", "-c", {setup}]
@@ -67,6 +67,9 @@ _COMMAND_MIB = 640
 
 _MOST_MIB = 256
 """The most that a command's files may have: a guest unpacks them all before it starts."""
+
+_REAPER = ("Makefile", "reaper.c")
+"""The sources of the program that runs the command, ends the processes that it leaves behind, and counts them."""
 
 _SETUP = "/bin/busybox mkdir -p /sbin /usr/bin /usr/sbin && /bin/busybox --install -s"
 
@@ -113,11 +116,17 @@ def command_workload(
             brought |= {f"{arm}/{name}": file for name, file in build.files.items()}
         variable = PROGRAM_OF.removeprefix("env.")
         setup += f" && /bin/busybox ln -s ${variable}/bin ${variable}/lib {GUEST_FOLDER}/"
-    digests = {name: records.file_digest(path) for name, path in brought.items()}
+    if taken := next((name for name in _REAPER if name in brought), None):
+        raise UserError(
+            f"a command cannot have a file called {taken} in its folder: the lab's own is there",
+            hint="bring it in a folder of its own, --file FOLDER",
+        )
+    sources = {name: paths.data_folder("images") / "command" / name for name in _REAPER}
+    digests = {name: records.file_digest(path) for name, path in {**brought, **sources}.items()}
     size_mib = sum(path.stat().st_size for path in brought.values()) >> 20
     if size_mib > _MOST_MIB:
         raise UserError(f"{command!r} needs {size_mib} MiB of files, and a guest takes {_MOST_MIB} MiB at most")
-    words = ["sh", "-c", 'cd /workload && exec "$@"', "sh", *started.words, *argv[1:]]
+    words = [str(GUEST_FOLDER), *started.words, *argv[1:]]
     name = re.sub(r"[^a-z0-9._-]+", "-", program.name.lower()).strip("._-")[:48] or "command"
     text = _COMMAND.format(
         name=json.dumps(name),
@@ -132,7 +141,7 @@ def command_workload(
     target = paths.data_dir("commands") / f"{name}-{records.digest([text, digests])[:12]}"
 
     def fill(partial: Path) -> None:
-        for inside, path in brought.items():
+        for inside, path in {**brought, **sources}.items():
             (partial / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, partial / inside)
             (partial / inside).chmod(0o755 if os.access(path, os.X_OK) else 0o644)

@@ -386,6 +386,7 @@ REMEDIES = (
     Remedy("rests on the model", "`--metric instructions` or `--metric cycles` lets one of the two decide"),
     Remedy("(?:to|from) threads and softirqs", "`--metric cycles` judges the caller's cost alone"),
     Remedy("waits .* (?:longer|less)", "`--metric cycles` judges the cost without the waits"),
+    Remedy("behind, whose work", "`wait` at the command's end counts their work; `--metric cycles` judges without it"),
     Remedy("not beyond chance over all", "`-w CASE` measures the case without correction for the others"),
     Remedy("another CPU than|no model counts what", "`@mitigations=off` in both kernels compares them without any"),
     Remedy(r"^\d+ of \d+ seeds: ", "the page shows the odd seeds; `--metric instructions` counts without a model"),

@@ -400,7 +400,7 @@ def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, wor
     """A task that waits executes other instructions, and work of another vCPU is not deferred."""
     series: Any = SimpleNamespace(
         bench=SimpleNamespace(workload=SimpleNamespace(contends=contends), instrument=None),
-        equal=lambda *_: False, windows_agree=lambda *_: True,
+        equal=lambda *_: False, runs_of=lambda *_: {}, windows_agree=lambda *_: True,
     )  # fmt: skip
     asked: Any = SimpleNamespace(threshold=0.02, alpha=0.01, max_seeds=24, metric=None)
     large: Any = SimpleNamespace(name="large")
@@ -414,6 +414,31 @@ def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, wor
     beside = [count] if not contends else [count, deferred]
     found, cost = sampling.weigh_fully(primary, beside, series, large, asked, ("k", "other"), alike=False)
     assert found.verdict == word and (cost is None) == contends
+
+
+@pytest.mark.parametrize(
+    ("base", "test", "metric", "reason"),
+    [
+        (0, 0, None, ""),
+        (2, 2, None, ""),
+        (0, 1, None, "leaves 0 against 1 processes behind, whose work is in no number"),
+        (3, 1, None, "leaves 3 against 1 processes behind, whose work is in no number"),
+        (0, 1, "cycles", ""),
+    ],
+)
+def test_an_arm_that_leaves_more_processes_behind_has_no_word(
+    base: int, test: int, metric: str | None, reason: str
+) -> None:
+    left = {"base": base, "test": test}
+    series: Any = SimpleNamespace(
+        runs_of=lambda arm, _: dict.fromkeys(range(1, 7), a_run(arm, metrics={"left_processes": left[arm]}))
+    )
+    asked: Any = SimpleNamespace(metric=metric)
+    large: Any = SimpleNamespace(name="large")
+    primary = compare_metric(CYCLES, [100.0] * 6, [50.0] * 6, exact=True)
+    assert primary.verdict == Outcome.IMPROVEMENT
+    found = sampling.weigh_left(primary, series, large, asked)
+    assert found == primary if not reason else (found.verdict, found.reason) == (Outcome.UNKNOWN, reason)
 
 
 # ---- windows

@@ -55,6 +55,21 @@ def test_a_case_that_differs_in_several_ways_is_one_line_over_the_shared_seeds()
     assert state.case_remarks("large", base, {}) == []
 
 
+@pytest.mark.parametrize(
+    ("base", "test", "said"),
+    [
+        (0, 0, []),
+        (1, 1, ["leaves 1 process behind, whose work is in no number"]),
+        (2, 2, ["leaves 2 processes behind, whose work is in no number"]),
+        (0, 0.5, ["leaves 0 against 0.5 processes behind, whose work is in no number"]),
+    ],
+)
+def test_processes_that_are_left_behind_are_named_once(base: float, test: float, said: list[str]) -> None:
+    arms = {1: a_run(metrics={"left_processes": base})}, {1: a_run("test", metrics={"left_processes": test})}
+    assert state.case_remarks("large", *arms) == said
+    assert state.case_remarks("large", *arms, "".join(said)) == []
+
+
 def test_guests_that_differ_before_any_case() -> None:
     base = a_run(settings={"thp": "always", "swappiness": "60", "sched.features": "GENTLE NO_NEXT WAKEUP"})
     test = a_run(

@@ -67,3 +67,23 @@ def test_a_script_of_the_users_prints_its_metrics(lab: Lab) -> None:
     script.write_text("#!/usr/bin/nothing\n")
     done = lab.run("workload", "check", f"script:{script}")
     assert done.returncode == 2 and "needs /usr/bin/nothing" in done.stdout
+
+
+def test_work_that_a_command_leaves_behind_is_no_gain(lab: Lab) -> None:
+    script = lab.home / "leave.sh"
+    script.write_text(LEAVES)
+    script.chmod(0o755)
+    document = lab.ab(NEW, f"{NEW}@env.LATER=1", "--seeds", "3", "--exec", str(script))
+    (case,) = document["cases"]
+    said = "leaves 0 against 1 processes behind, whose work is in no number"
+    found = numbers(document, "leave.sh")["cycles_per_op"]
+    assert max(found[1]) < min(found[0]), "the work is not in the number"
+    assert metrics(document, "leave.sh")["cycles_per_op"]["reason"] == said
+    assert document["verdict"] == "unknown" and case["notes"]
+    assert not [note for note in case["notes"] if "behind" in note], "the reason says it already"
+
+
+LEAVES = """#!/bin/sh
+work() { seq 1 200 | sort -rn > /dev/null; }
+if [ "$LATER" ]; then work & else work; fi
+"""

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from lab.cli import main
 from lab.core.errors import UserError
 from lab.guests.host_commands import command_workload
+from lab.guests.initrd import own_files
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
@@ -157,6 +159,53 @@ def test_a_program_finds_its_libraries_as_on_the_host(here: Path, monkeypatch: p
         monkeypatch.setenv("LD_LIBRARY_PATH", "lib")
     workload, _ = selection.select(str(command_workload("bin/m")))
     assert "/workload/lib/libf.so" in workload.own_files
+
+
+def run_in(here: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """A command of the host's shell by the program that runs commands in guests, compiled as for a guest."""
+    workload, _ = selection.select(str(command_workload("true")))
+    reaper = own_files(workload)[workload.program]
+    return subprocess.run([reaper, str(here), "/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("true", 0),
+        ("sleep 60 & kill $!; wait; echo done", 0),
+        ("sleep 60 &", 1),
+        ("setsid sleep 60 & (sleep 60 & sleep 60 &)", 3),
+        ("mkfifo up; sh -c 'sleep 60 & sleep 60 & echo > up; wait' & read word < up", 1),
+    ],
+)
+def test_processes_that_a_command_leaves_behind_are_ended_and_counted(here: Path, command: str, left: int) -> None:
+    done = run_in(here, f"pwd; {command}")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.split("\n")
+    assert lines[0] == str(here)
+    assert [line for line in lines[1:] if line.startswith("{")] == [
+        f'{{"metrics": {{"left_processes": {left}}}}}'
+    ] * bool(left)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
+def test_a_command_ends_as_it_would_alone(here: Path) -> None:
+    assert run_in(here, "exit 7").returncode == 7
+    assert run_in(here, "kill -SEGV $$").returncode == -signal.SIGSEGV
+    workload, _ = selection.select(str(command_workload("true")))
+    reaper = own_files(workload)[workload.program]
+    missing = subprocess.run([reaper, str(here), "/no/program"], capture_output=True, text=True, check=False)
+    assert (missing.returncode, missing.stderr) == (127, "/no/program: No such file or directory\n")
+
+
+def test_a_file_that_would_take_the_place_of_the_labs_own_is_refused(here: Path) -> None:
+    (here / "build").mkdir()
+    for file in ("Makefile", "build/Makefile"):
+        (here / file).write_text("all:\n")
+    with pytest.raises(UserError, match="cannot have a file called Makefile"):
+        command_workload("true", [Path("Makefile")])
+    assert (command_workload("true", [Path("build")]) / "build" / "Makefile").read_text() == "all:\n"
 
 
 def test_a_script_that_cannot_start_is_named(here: Path) -> None:
