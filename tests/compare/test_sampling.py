@@ -421,13 +421,14 @@ def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, wor
     [
         (0, 0, None, ""),
         (2, 2, None, ""),
+        (0.06, 0, None, ""),
         (0, 1, None, "leaves 0 against 1 processes behind, whose work is in no number"),
         (3, 1, None, "leaves 3 against 1 processes behind, whose work is in no number"),
         (0, 1, "cycles", ""),
     ],
 )
 def test_an_arm_that_leaves_more_processes_behind_has_no_word(
-    base: int, test: int, metric: str | None, reason: str
+    base: float, test: float, metric: str | None, reason: str
 ) -> None:
     left = {"base": base, "test": test}
     series: Any = SimpleNamespace(
