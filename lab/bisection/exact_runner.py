@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -191,6 +192,7 @@ class Measurer:
             "instructions": [numbers[count] for numbers in metrics if count in numbers],
             "whole": {name: values for name, values in parts.items() if len(values) == len(metrics)},
             "belief": Belief.of(settings, instrument.machine) if instrument else None,
+            "left": fmean(run.left_processes(case.name) for run in runs if run),
         }
 
 

@@ -23,7 +23,7 @@ from lab.bisection.exact_search import OLD, Change, Readings
 from lab.bisection.journal import Reading
 from lab.bisection.plan import BisectPlan, outcome_word
 from lab.bisection.search_state import Remaining, SearchState
-from lab.compare import beliefs
+from lab.compare import beliefs, state
 from lab.core.errors import GuestFailure
 from lab.core.git import short
 from lab.core.text import plural
@@ -107,6 +107,8 @@ class ExactState(SearchState):
         compared, count = self.compare(base, test, threshold), self.instructions(test, base)
         if count and not self.plan.metric:
             compared = verdict.beside_count(compared, count, self.plan.threshold)
+        if not self.plan.metric:
+            compared = state.beside_left(compared, (base.left, test.left))
         compared = _believed(compared, base, test)
         if costs.beside(self.metric.name) is None:
             return compared, None

@@ -28,6 +28,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     values: one a seed of the session; none if it is untestable. instructions: the same of the count of instructions
     that stands beside modelled cycles. whole: the same of each metric of the whole cost (`costs.WHOLE`).
     belief: the CPU that its kernel believes in; None without a model.
+    left: the processes that its command left behind, on average.
     untestable: the way in which it failed; `why` says more.
     image: a digest of the kernel as booted, and of its settings.
     same_as: an earlier commit with the same image, whose values these are.
@@ -40,6 +41,7 @@ class Reading(Record, frozen=True, kw_only=True, tag_field="event", tag="reading
     instructions: list[float] = msgspec.field(default_factory=list)
     whole: dict[str, list[float]] = msgspec.field(default_factory=dict)
     belief: Belief | None = None
+    left: float = 0.0
     untestable: str | None = None
     why: str = ""
     log: str | None = None

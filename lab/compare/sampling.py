@@ -415,15 +415,10 @@ def weigh_case(
 def weigh_left(
     primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: tuple[str, str] = ("base", "test")
 ) -> Comparison:
-    """A case's primary metric: `unknown` if one arm leaves more processes behind, unless the user chose the metric.
-
-    Chance may leave one in a few windows, in whole processes none.
-    """
-    base, test = (one.runs_of(arm, case) for arm in arms)
-    left = state.left_behind(case.name, base, test)
-    if plan.metric or primary.verdict is None or round(left[0]) == round(left[1]):
+    """A case's primary metric: `unknown` if one arm leaves more processes behind, unless the user chose the metric."""
+    if plan.metric:
         return primary
-    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=state.left_remark(left), more_blocks=None)
+    return state.beside_left(primary, state.left_behind(case.name, *(one.runs_of(arm, case) for arm in arms)))
 
 
 def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:

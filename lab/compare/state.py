@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from msgspec.structs import replace as replace_fields
+
 from lab.compare import beliefs
 from lab.compare.runs import Run
 from lab.core.text import number
 from lab.guests.channel import CaseOutcome
 from lab.kernels.symbols import SymbolTable, base_name
+from lab.stats.verdict import Comparison, Outcome
 from lab.workloads.spec import HUGE_PAGE_MIB
 
 _PAGE_MB = 4096 / (1 << 20)
@@ -79,6 +82,16 @@ def left_behind(case: str, base: Mapping[int, Run], test: Mapping[int, Run]) -> 
     seeds = base.keys() & test.keys()
     left, right = (fmean([runs[seed].left_processes(case) for seed in seeds] or [0]) for runs in (base, test))
     return left, right
+
+
+def beside_left(primary: Comparison, left: tuple[float, float]) -> Comparison:
+    """A comparison; `unknown` if one arm leaves more processes behind.
+
+    left: on average in each arm. Chance may leave one in a few windows, in whole processes none.
+    """
+    if primary.verdict is None or round(left[0]) == round(left[1]):
+        return primary
+    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=left_remark(left), more_blocks=None)
 
 
 def left_remark(left: tuple[float, float]) -> str:

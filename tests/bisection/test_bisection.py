@@ -10,6 +10,7 @@ import pytest
 from lab.bisection.answer import Answer
 from lab.cli import main
 from lab.compare import measurement, result_folders
+from lab.compare.runs import Run
 from lab.workloads import selection
 
 from ..fakes.bisection import commit, dice, line, start, wobbly, write_workload
@@ -314,6 +315,17 @@ def test_the_whole_cost_stands_beside_the_effect(modelled: Bisector) -> None:
     )
     for kind in ("text", "md", "html"):
         assert modelled.report(kind).count(said) == 2, "the ends and the effect"
+
+
+def test_ends_of_which_one_leaves_processes_behind_are_not_searched(
+    modelled: Bisector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "left_processes", lambda run, case: float(run.metrics(case)["cycles_per_op"] < 12_000))
+    commits = line(modelled.tree, [60.0] * 3 + [100.0] * 3)
+    answer = modelled.search(commits[0], commits[-1], words="old new")
+    why = "leaves 0 against 1 processes behind, whose work is in no number; choose the metric that decides"
+    assert answer.outcome == "undecided" and answer.reason.startswith(f"the ends disagree: {why}")
+    assert not answer.changes
 
 
 # ---- the CPU that kernels believe in
