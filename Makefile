@@ -119,6 +119,7 @@ docs: $(VENV)/tools man
 
 # `man lab-ab` finds those of the virtual environment once its bin/ is in PATH.
 man: $(VENV)/tools
+	rm -f build/man/*.1  # those of commands that are gone
 	$(SPHINX) -b man docs build/man
 	install -D --mode=644 --target-directory=$(VENV)/share/man/man1 build/man/*.1
 
