@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.bisection.commit_range import SPLIT, Candidate, one_of
+from lab.bisection.commit_range import SPLIT, Candidate, counted, one_of
 from lab.compare.explain import Cost
 from lab.compare.lines import MetLine
 from lab.compare.results import ResultEnvironment
@@ -277,6 +277,10 @@ class Answer(Record, frozen=True, kw_only=True):
     def one(self) -> str:
         """The word for one candidate: a commit, a package, a patch, an option, or a mix of both ends."""
         return one_of(self.kind)
+
+    def counted(self, number: int) -> str:
+        """A number of its steps."""
+        return counted(number, self.kind)
 
     @property
     def named(self) -> bool:

@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from lab.bisection.answer import Answer, Culprit
-from lab.bisection.commit_range import counted
 from lab.compare import explain
 from lab.core.git import short
 from lab.core.text import visible
@@ -293,7 +292,7 @@ class _Range:
         changes, step = plots.round_values(math.exp(axis.low) - 1, math.exp(axis.high) - 1, most=4)
         up = [Tick(axis.at(math.log1p(x)) / 10, plots.in_percent(1 + x, step)) for x in changes]
         measured = self.answer.measured
-        label = f"change of {counted(measured, self.answer.kind)} against the old end; numbers in the table"
+        label = f"change of {self.answer.counted(measured)} against the old end; numbers in the table"
         return Chart(plots.picture(parts, label), up)
 
     def marks(self) -> list[_Mark]:

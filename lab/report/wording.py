@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.bisection.commit_range import counted
 from lab.compare.live_results import Counted
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment, clock, mean, movement
 from lab.core.git import short
@@ -334,7 +333,7 @@ def searched(answer: Answer) -> str:
     if answer.is_split:
         kind = answer.kind.removesuffix("s") if answer.candidates == 1 else answer.kind
         return f"{answer.candidates:,} {kind} that the builds read differ{'s' if answer.candidates == 1 else ''}"
-    return f"{counted(answer.candidates, answer.kind)}, the {answer.terms[1]} end included"
+    return f"{answer.counted(answer.candidates)}, the {answer.terms[1]} end included"
 
 
 def limits(answer: Answer) -> str:
