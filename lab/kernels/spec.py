@@ -270,7 +270,8 @@ def check_setting(key: str, value: str) -> None:
     if check is None:
         known = [*_FIXED, *(f"{group}NAME" for group in _OPEN)]
         close = suggestion(key, [*known, "sysctl", "cmdline", "env"])
-        hint = f"{f'{close} ' if close else ''}The settings are {', '.join(known)}"
+        parameter = "" if dot else f"a kernel parameter is cmdline.{key}; "
+        hint = f"{f'{close} The' if close else f'{parameter}the'} settings are {', '.join(known)}"
         raise UserError(f"unknown setting {key!r}", hint=hint)
     check(key, value)
 

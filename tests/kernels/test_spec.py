@@ -111,6 +111,7 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6.12@thp=never@thp=always", "given twice", ""),
         ("v6.12@env.A-B=1", "'A-B' is not the name of an environment variable", "MALLOC_ARENA_MAX"),
         ("v6.12@env.=1", "unknown setting 'env.'", "env.NAME"),
+        ("v6.12@init_on_alloc=0", "unknown setting 'init_on_alloc'", "a kernel parameter is cmdline.init_on_alloc;"),
         ("v6.12@env.LAB_SEED=1", "the lab's own", ""),
         ("v6.12@sched_feat.X=2", "sched_feat.X=2", "0, 1"),
         ("v6.12@sched_feat.NO_X=1", "off by its value", "sched_feat.X=0"),
