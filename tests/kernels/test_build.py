@@ -270,6 +270,8 @@ def test_the_configuration_of_a_reporter_does_not_need_the_file_any_more(built: 
     text = "# Linux/x86 6.12.5 Kernel Configuration\nCONFIG_SMP=y\nCONFIG_AIO=m\nCONFIG_SLUB_DEBUG=y\n"
     file.write_bytes(gzip.compress(text.encode()))
     spec = spec_of(linux, f"{built.commit}%config={file},SLUB_DEBUG=n")
+    file.write_text(text.replace("Linux/x86 ", "Linux/x86_64 "))
+    assert spec_of(linux, f"{built.commit}%config={file}").kconfig, "as `make ARCH=x86_64` heads it"
     file.unlink()
     found = spec.obtain(WORK).configuration() or {}
     chosen = {name for name, value in found.items() if value != "n"}
