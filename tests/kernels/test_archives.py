@@ -14,6 +14,7 @@ from lab.kernels import archives, spec
 from lab.kernels.debs import DebSource
 from lab.kernels.kernel import resolve
 from lab.kernels.spec import Package
+from lab.nightly.plan import BranchPlan
 from lab.nightly.tips import PackageTips
 
 VERSIONS = ["9", "10", "11"]
@@ -87,7 +88,7 @@ def test_a_series_has_its_packages_in_its_order() -> None:
 
 
 def test_a_night_measures_its_newest_package(wheels: Wheels) -> None:
-    tips = PackageTips("wheel:all/*", QUIET)
+    tips = PackageTips(BranchPlan(packages="wheel:all/*"), QUIET)
     assert wheels.refreshed == 1 and tips.newest() == "kernel=11"
     assert tips.is_behind("kernel=9", "kernel=10") and not tips.is_behind("kernel=10", "kernel=9")
     arm = tips.arm("kernel=10", "gcc", QUIET)
