@@ -107,9 +107,9 @@ class ExactState(SearchState):
         compared, count = self.compare(base, test, threshold), self.instructions(test, base)
         if count and not self.plan.metric:
             compared = verdict.beside_count(compared, count, self.plan.threshold)
+        compared = _believed(compared, base, test)
         if not self.plan.metric:
             compared = state.beside_left(compared, (base.left, test.left))
-        compared = _believed(compared, base, test)
         if costs.beside(self.metric.name) is None:
             return compared, None
         parts = (

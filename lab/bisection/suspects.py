@@ -223,8 +223,9 @@ def omissions(difference: Difference, taken: Collection[int], said: Complaint) -
 
     If there are none, the next ones in their files, and last the hunks with a name from the complaint.
     """
-    near = list(_near(difference, taken, said.places, taken_ones=True))
-    found = [number for number in sorted(taken) if _gone(difference, number) & set(said.missing)]
+    near, missing = list(_near(difference, taken, said.places, taken_ones=True)), frozenset(said.missing)
+    mention = [number for number in sorted(taken) if difference.words[number] & missing]
+    found = [number for number in mention if _gone(difference, number) & missing]
     found += [number for number, away in near if not away]
     found = found or [number for number, _ in near]
     if not found:
