@@ -135,11 +135,12 @@ def _corrected(cell: Cell, survived: bool, test: SequentialTest) -> Cell:
 
 def _key(cell: Cell) -> CaseVerdict:
     assert cell.comparison is not None and cell.verdict is not None  # noqa: S101
-    return CaseVerdict(name=_name(cell), verdict=cell.verdict, p_value=cell.comparison.p_value)
+    name = _name(cell.workload, cell.case, cell.arm)
+    return CaseVerdict(name=name, verdict=cell.verdict, p_value=cell.comparison.p_value)
 
 
-def _name(cell: Cell) -> str:
-    return f"{cell.workload}:{cell.case} {cell.arm}"
+def _name(workload: str, case: str, arm: str) -> str:
+    return f"{workload}:{case} {arm}"
 
 
 def _changes(cells: Sequence[Cell], guests: ExactGuests, plan: MatrixPlan) -> Iterator[Change]:
@@ -150,7 +151,7 @@ def _changes(cells: Sequence[Cell], guests: ExactGuests, plan: MatrixPlan) -> It
         if cell.comparison is not None and cell.comparison.is_change:
             one, pair = series[cell.workload], (names[plan.baseline], names[cell.arm])
             case = next(case for case in one.cases if case.name == cell.case)
-            yield Change(_name(cell), one, case, cell.comparison, pair)
+            yield Change(_name(cell.workload, cell.case, cell.arm), one, case, cell.comparison, pair)
 
 
 def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan, turned: Mapping[str, str]) -> Cell:
@@ -172,7 +173,7 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan, turned:
                 compared, list(filter(None, [count, *parts])), one, case, plan, pair,
                 alike=is_alike(base.spec, arm.spec),
             )  # fmt: skip
-            comparison = opened(comparison, turned.get(f"{one.bench.workload.name}:{case.name} {arm.label}"))
+            comparison = opened(comparison, turned.get(_name(one.bench.workload.name, case.name, arm.label)))
             of_base, of_arm = (one.runs_of(name, case) for name in pair)
             remarks = state_guard.case_remarks(case.name, of_base, of_arm, comparison.reason)
             notes = [*count_remarks(comparison, count), *remarks]

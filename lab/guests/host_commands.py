@@ -121,8 +121,8 @@ def command_workload(
             f"a command cannot have a file called {taken} in its folder: the lab's own is there",
             hint="bring it in a folder of its own, --file FOLDER",
         )
-    sources = {name: paths.data_folder("images") / "command" / name for name in _REAPER}
-    digests = {name: records.file_digest(path) for name, path in {**brought, **sources}.items()}
+    packed = brought | {name: paths.data_folder("images") / "command" / name for name in _REAPER}
+    digests = {name: records.file_digest(path) for name, path in packed.items()}
     size_mib = sum(path.stat().st_size for path in brought.values()) >> 20
     if size_mib > _MOST_MIB:
         raise UserError(f"{command!r} needs {size_mib} MiB of files, and a guest takes {_MOST_MIB} MiB at most")
@@ -141,7 +141,7 @@ def command_workload(
     target = paths.data_dir("commands") / f"{name}-{records.digest([text, digests])[:12]}"
 
     def fill(partial: Path) -> None:
-        for inside, path in {**brought, **sources}.items():
+        for inside, path in packed.items():
             (partial / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, partial / inside)
             (partial / inside).chmod(0o755 if os.access(path, os.X_OK) else 0o644)

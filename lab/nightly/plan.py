@@ -46,10 +46,7 @@ class BranchPlan(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> BranchKey:
-        if self.arch == architecture.DEFAULT:
-            return ("packages", self.packages) if self.packages else (self.tree, self.branch)
-        packages, branch = f"{self.packages}:{self.arch}", f"{self.branch}%arch={self.arch}"
-        return ("packages", packages) if self.packages else (self.tree, branch)
+        return ("packages" if self.packages else self.tree), self.for_guests(self.packages or self.branch)
 
     @property
     def name(self) -> str:
