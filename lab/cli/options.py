@@ -441,6 +441,14 @@ def _selections(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) 
     return selection.suite(ctx.params["suite"]).selections if ctx.params.get("suite") is not None else value
 
 
+def _one_command(_: click.Context, __: click.Parameter, commands: tuple[str, ...]) -> str | None:
+    """The command of `--exec`; several are refused, since a guest runs one."""
+    if len(commands) > 1:
+        hint = "write a script that runs them, or compare each by itself"
+        raise UserError(f"--exec takes one command, and {len(commands)} are given", hint=hint)
+    return commands[0] if commands else None
+
+
 def with_command(values: dict[str, Any], base_program: Path | None = None) -> dict[str, Any]:
     """The values of options, with the command of `--exec` as the workload."""
     rest = {name: value for name, value in values.items() if name not in ("exec", "file", "clocked")}
@@ -468,7 +476,8 @@ def measured(*, max_seeds: int, suite: str | None = None) -> Decorator:
             help="Run the cases of a suite instead, such as quick; `lab workload list` names them.",
         ),
         click.option(
-            "--exec", metavar="COMMAND", is_eager=True, help="Run one command of this host instead, in the guest.",
+            "--exec", metavar="COMMAND", multiple=True, is_eager=True, callback=_one_command,
+            help="Run one command of this host instead, in the guest.",
         ),
         click.option(
             "--file", metavar="PATH", multiple=True, is_eager=True,

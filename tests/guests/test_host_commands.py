@@ -77,8 +77,8 @@ def script(here: Path, name: str, first_line: str, text: str = "") -> str:
     ("command", "said"),
     [
         ("", "empty"), ("sort 'x", "quotation"), ("sort x > y", "without a shell, and > needs one"),
-        ("sort x | uniq && echo", r"and \| needs one"), ("N=1 sort x", "begins with a variable"),
-        ("no-such-program-here -x", "no program"),
+        ("sort x | uniq && echo", r"and \| needs one"), ("N=1 sort x", "sets a variable"),
+        ("env N=1 sort x", "sets a variable"), ("no-such-program-here -x", "no program"),
     ],
 )  # fmt: skip
 def test_what_no_program_is_or_only_a_shell_understands_is_refused(here: Path, command: str, said: str) -> None:
@@ -221,6 +221,7 @@ def test_a_command_excludes_workloads_and_suites(capsys: pytest.CaptureFixture[s
     for words, said in (
         (["--exec", "true", "-w", "syscalls"], "--exec and --workload exclude each other"),
         (["--exec", "true", "--suite", "quick"], "--suite and --exec exclude each other"),
+        (["--exec", "true", "--exec", "false"], "--exec takes one command, and 2 are given"),
         (["--file", "x"], "--file brings a file along"),
         (["--clocked"], "--clocked is about the command of --exec"),
     ):
