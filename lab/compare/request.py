@@ -13,7 +13,7 @@ from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests import kvm, perf_stat
 from lab.kernels import architecture, compilers
-from lab.kernels.kernel import KernelSpec
+from lab.kernels.kernel import KernelSpec, require_one_architecture
 from lab.kernels.spec import for_architecture
 from lab.stats import defaults
 from lab.workloads import selection
@@ -93,6 +93,7 @@ def plan_of(asked: Request[P], progress: Progress) -> P:
                 f"{spec.text} is of {spec.architecture}, and --arch asks for {asked.arch}",
                 hint=f"use --arch {spec.architecture}, or give a kernel of {asked.arch}",
             )
+    require_one_architecture(specs)
     if asked.mode == "live":
         architecture.require_default("--mode live", [spec.architecture for spec in specs])
     asked = asked.for_kernels(specs)

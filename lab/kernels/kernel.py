@@ -6,7 +6,7 @@ module, its prefix in `lab.kernels.spec`, and an entry in `Source` and `resolve`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -225,14 +225,19 @@ class Kernel(KernelFiles):
         return files.compiler_of(image) if image else None
 
 
+def require_one_architecture(specs: Iterable[KernelSpec]) -> None:
+    """Refuse arms whose guests would differ."""
+    found = {spec.text: spec.architecture for spec in specs}
+    if len(names := set(found.values())) > 1:
+        raise UserError(
+            f"the arms are of different architectures: {', '.join(f'{text} is of {of}' for text, of in found.items())}",
+            hint=f"compare kernels of one; --arch {','.join(sorted(names))} measures each and shows them side by side",
+        )
+
+
 def common_machine(*kernels: Kernel) -> MachineType:
     """The fastest machine type that all kernels boot on: both arms get the same guest."""
-    if len(found := {kernel.architecture for kernel in kernels}) > 1:
-        arms = ", ".join(f"{kernel.spec.text} is of {kernel.architecture}" for kernel in kernels)
-        raise UserError(
-            f"the arms are of different architectures: {arms}",
-            hint=f"compare kernels of one; --arch {','.join(sorted(found))} measures each and shows them side by side",
-        )
+    require_one_architecture(kernel.spec for kernel in kernels)
     for machine in MachineType:
         if all(machine in kernel.machines() for kernel in kernels):
             return machine

@@ -8,6 +8,8 @@ from lab.compare.request import ComparisonRequest
 from lab.core.errors import UserError
 from lab.core.progress import Progress
 from lab.guests import kvm, perf_stat
+from lab.kernels.debs import DebSource
+from lab.kernels.kernel import KernelSpec
 
 QUIET = Progress(quiet=True)
 
@@ -67,6 +69,16 @@ def test_robust_needs_verdicts_that_rest_on_costs(more: dict[str, object]) -> No
     with pytest.raises(UserError, match="no modelled cycles decide"):
         request.require_metric(asked(robust=True, **more))
     request.require_metric(asked(robust=True, metric="cycles"))
+
+
+def test_architectures_are_told_apart_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolved(options: ComparisonRequest, texts: list[str], progress: Progress) -> list[KernelSpec]:
+        sources = [DebSource(package="p", version="1", architecture=text.partition("@arch=")[2]) for text in texts]
+        return [KernelSpec(text=text, source=source) for text, source in zip(texts, sources, strict=True)]
+
+    monkeypatch.setattr(ComparisonRequest, "resolve", resolved)
+    with pytest.raises(UserError, match="are of different architectures: deb"):
+        request.plan_of(asked(base="deb:6.1@arch=x86_64", test="deb:6.1@arch=arm64"), QUIET)
 
 
 def test_cpus_of_exact_mode_are_those_of_the_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
