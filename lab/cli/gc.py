@@ -24,7 +24,7 @@ from lab.core import locks, paths, records
 from lab.guests import snapshot
 from lab.kernels import store
 
-Kind = Literal["kernel", "consoles", "image", "snapshot", "build folder", "blob", "leftover"]
+Kind = Literal["kernel", "consoles", "image", "snapshot", "build folder", "blob", "symbols", "leftover"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,8 @@ class Item:
 
 def items() -> list[Item]:
     """Everything that may be deleted."""
-    return [*kernels(), *_consoles(), *_images(), *_snapshots(), *_build_folders(), *_blobs(), *_leftovers()]
+    built = (*kernels(), *_images(), *_build_folders())
+    return [*built, *_consoles(), *_snapshots(), *_blobs(), *_symbols(), *_leftovers()]
 
 
 def kernels() -> Iterator[Item]:
@@ -127,6 +128,12 @@ def _blobs() -> Iterator[Item]:
         if path.suffix != ".lock":
             size, used = path.stat().st_size, path.stat().st_mtime
             yield Item(path=path, kind="blob", size=size, used=used, lock=path.with_suffix(".lock"))
+
+
+def _symbols() -> Iterator[Item]:
+    """The functions of kernels, which are quickly read again."""
+    for path in paths.cache_dir("symbols").glob("[!.]*.json"):
+        yield Item(path=path, kind="symbols", size=_size(path), used=path.stat().st_mtime)
 
 
 def _leftovers() -> Iterator[Item]:

@@ -119,10 +119,14 @@ def test_images_build_folders_and_blobs_go_by_age(lab: Lab) -> None:
     blob.write_bytes(b"x" * 100)
     _old(blob)
     (blob.parent / "b2").write_bytes(b"y")
+    symbols = paths.cache_dir("symbols") / "s1.json"
+    symbols.write_text("{}")
+    _old(symbols)
     (blob.parent / "b1.lock").touch()
     wanted = {
         ("image", "images/old"), ("build folder", "left/one"), ("build folder", "left/other"),
         ("build folder", "left/src"), ("build folder", "used/one"), ("blob", "blobs/b1"),
+        ("symbols", "symbols/s1.json"),
     }  # fmt: skip
     assert _removed(lab, "--dry-run") == wanted
     assert blob.exists() and paths.cache_dir("images", "old", "root").joinpath("init").exists()
