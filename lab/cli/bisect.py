@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lab.bisection import git_step, request, search, session
+from lab.bisection import answer, git_step, request, search, session
 from lab.bisection.answer import Answer
 from lab.bisection.request import BisectRequest
 from lab.cli import options
@@ -164,9 +164,9 @@ def bisect(
         folder = result_folders.new_folder(result)
         with result_folders.claimed(folder):
             made = session.create(folder, plan, history)
-            answer = search.conclude(made, work)
+            concluded = search.conclude(made, work)
             remember(folder, work.progress)
-    return _print(answer, as_json=as_json)
+    return _print(concluded, as_json=as_json)
 
 
 def _command(arguments: list[str]) -> list[str]:
@@ -179,12 +179,12 @@ def _command(arguments: list[str]) -> list[str]:
     return command
 
 
-def _print(answer: Answer, *, as_json: bool) -> int:
+def _print(concluded: Answer, *, as_json: bool) -> int:
     if as_json:
-        options.print_json(answer)
+        options.print_json(concluded)
     else:
-        click.echo(bisection_text.render(answer, width_of()), nl=False)
-    return 0 if answer.named else 5
+        click.echo(bisection_text.render(concluded, width_of()), nl=False)
+    return 0 if concluded.named else 5
 
 
 @bisect.command()
@@ -199,18 +199,20 @@ def resume(
     share: str | None,
     as_json: bool,
 ) -> int:
-    """Go on with a bisection that was stopped; nothing is measured twice.
+    """Go on with a bisection that was stopped; nothing is measured twice. A finished one prints its answer.
 
     \b
     Example:
       lab bisect resume latest
     """
     found = session.find(result_id)
+    if (found.folder / answer.FILE).exists():
+        return _print(answer.load(found.folder), as_json=as_json)
     exact_only(cluster, found.plan.mode)
     with options.work(jobs, budget, cluster, share) as work, result_folders.claimed(found.folder):
-        answer = search.conclude(session.load(found.folder), work)
+        concluded = search.conclude(session.load(found.folder), work)
         remember(found.folder, work.progress)
-    return _print(answer, as_json=as_json)
+    return _print(concluded, as_json=as_json)
 
 
 @bisect.command("status")

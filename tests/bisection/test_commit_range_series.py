@@ -223,8 +223,11 @@ def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_
     assert deb_bisector.run("status") == 0
     assert "the proof, or the search inside, is left" in deb_bisector.printed
     assert deb_bisector.run("resume") == 0
-    (found,) = load(result_folders.open_folder(stopped.result)).changes
+    whole = load(result_folders.open_folder(stopped.result))
+    (found,) = whole.changes
     assert found.proof is not None and found.proof.confirmed and commits[2][:12] in (found.inside or "")
+    guests = len(deb_bisector.guests.calls)
+    assert deb_bisector.resumed() == whole and len(deb_bisector.guests.calls) == guests
 
 
 def test_revisions_of_a_kernel_are_the_tags_of_its_version_or_its_own() -> None:
