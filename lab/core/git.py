@@ -5,6 +5,7 @@ Revisions follow `--end-of-options`, so a revision that looks like an option jus
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -191,13 +192,17 @@ class Repo:
 
     def tree_with(self, base: str, files: Mapping[str, tuple[str, bytes] | None]) -> str:
         """The id of a commit's or tree's tree with other files in it: mode and content by path, None for no file."""
-        listing = b""
-        for path, file in files.items():
-            mode, blob = "0", "0" * 40
-            if file is not None:
-                mode, blob = file[0], self.git("hash-object", "-w", "--stdin", stdin=file[1])
-            listing += f"{mode} {blob}\t{path}".encode() + b"\0"
         with process.scratch("lab-index-") as folder:
+            contents: list[Path] = []
+            for file in filter(None, files.values()):
+                contents.append(folder / f"{len(contents)}")
+                contents[-1].write_bytes(file[1])
+            names = "".join(f"{place}\n" for place in contents).encode()
+            blobs = iter(self.git("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names).split())
+            listing = "".join(
+                f"{file[0]} {next(blobs)}\t{path}\0" if file else f"0 {'0' * 40}\t{path}\0"
+                for path, file in files.items()
+            ).encode(errors="surrogateescape")
             env = {"GIT_INDEX_FILE": str(folder / "index")}
             self.git("read-tree", "--end-of-options", base, env=env)
             self.git("update-index", "-z", "--index-info", env=env, stdin=listing)
@@ -205,12 +210,15 @@ class Repo:
 
     def files(self, tree: str, paths: Sequence[str]) -> dict[str, tuple[str, bytes]]:
         """The mode and content of those of some files that a tree has."""
-        found = {}
         listing = self.git_bytes("ls-tree", "-r", "-z", "--end-of-options", tree, "--", *paths)
-        for entry in filter(None, listing.decode(errors="surrogateescape").split("\0")):
-            facts, path = entry.split("\t", 1)
-            mode, _, blob = facts.split()
-            found[path] = mode, self.git_bytes("cat-file", "blob", blob)
+        entries = [entry.partition("\t") for entry in listing.decode(errors="surrogateescape").split("\0") if entry]
+        asked = "".join(f"{facts.split()[2]}\n" for facts, _, _ in entries)
+        contents = io.BytesIO(self.git_bytes("cat-file", "--batch", stdin=asked.encode()))
+        found = {}
+        for facts, _, path in entries:
+            size = int(contents.readline().split()[2])
+            found[path] = facts.split()[0], contents.read(size)
+            contents.read(1)  # the newline behind a content
         return found
 
     def pack(self, tree: str, folder: Path, *, without: str | None) -> Path:
