@@ -25,6 +25,8 @@ from lab.stats import verdict
 QUANTA = (20, 50, 100)
 PRICES = (0.5, 2.0)
 METRIC = "cycles_per_op"
+GUEST_TIMEOUT_S = 3600.0
+"""A guest runs all cases, and the dearer a move is, the longer its vCPUs wait."""
 
 say = print
 
@@ -38,7 +40,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
-    options = MeasureOptions(workload=(asked.workload,), seeds=asked.seeds)
+    options = MeasureOptions(workload=(asked.workload,), seeds=asked.seeds, guest_timeout=GUEST_TIMEOUT_S)
     options.require()
     with Progress() as progress, process.scratch("lab-contention-") as folder:
         base, test = (ArmPlan(spec=spec, cc=options.cc) for spec in options.resolve([asked.base, asked.test], progress))
@@ -65,7 +67,10 @@ def _table(ready: ExactGuests, seeds: Sequence[int], work: Work) -> None:
     say(f"| case | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
     for case in one.cases:
         changes = [column.change(case, METRIC) for column in columns.values()]
-        say(f"| `{case.name}` | {' | '.join(verdict.percent(change) if change else '' for change in changes)} |")
+        say(f"| `{case.name}` | {' | '.join(verdict.percent(change) if change else 'none' for change in changes)} |")
+    for name, column in columns.items():
+        for _, died in column.died:
+            say(f"{name}: {died}")
 
 
 def _with_quantum(bench: Bench, quantum: int) -> Bench:
