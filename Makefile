@@ -6,7 +6,7 @@
 # make docs    the documentation as a site and as man pages
 # make quick   lint and the unit tests of what changed, in less than a minute
 # make test    lint, types, unit tests, documentation, pages in a browser, guests of two packages: a quarter of an hour
-# make test-all  all the rest, in shards of at most half an hour: SHARD=2/10 runs one of them
+# make test-all  all the rest, in shards of at most half an hour: SHARD=2/11 runs one of them
 #
 # All of them set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
@@ -79,7 +79,7 @@ lint: $(VENV)/tools
 		$(BIN)/ansible-lint --offline -q ansible
 
 unit: $(VENV)/tools
-	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not kvm'
+	$(BIN)/pytest -q -n auto -m 'not guest and not build and not network and not browser and not docs and not vagrant and not kvm and not long'
 
 # An hour of what `make unit` does for ten seconds: damaged bundles, kernels and plans, and whatever is typed or
 # printed. It ends with a table of inputs and findings. LAB_FUZZ_SEED= chooses another hour.

@@ -169,7 +169,7 @@ def test_every_test_is_of_make_test_or_of_a_shard() -> None:
         if path.parent.name in ("guest", "kvm"):
             is_all_smoke = re.search(r"^pytestmark = .*smoke", text, re.MULTILINE)
             assert is_all_smoke or name in listed, f"no shard has {name}"
-        elif others := set(re.findall(r"\bmark\.(browser|database|vagrant)\b", text)):
+        elif others := set(re.findall(r"\bmark\.(browser|long|vagrant)\b", text)):
             marks = " ".join(shard.marks for shard in table.shard if name.startswith(shard.tests))
             found = set(re.findall(r"\w+", marks))
             assert others <= found, f"no shard has the tests of {name} marked {others}"

@@ -111,6 +111,7 @@ def test_a_test_that_goes_on_after_the_deadline_is_cut_off(
     assert "cut off" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 def test_what_a_lost_machine_left_runs_once_more(
     times: int, stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -162,6 +163,7 @@ def test_nothing_outlives_a_signal(stop: signal.Signals) -> None:
 FEW = ("tests/test_suite.py", "test_a_shard_is_chosen")
 
 
+@pytest.mark.long
 def test_what_passed_is_recorded_left_out_and_limited(tmp_path: Path) -> None:
     record = tmp_path / "record"
 

@@ -67,6 +67,7 @@ def test_the_answer_is_shown_in_every_format(bisector: Bisector) -> None:
     assert bisector.run("log") == 0 and bisector.printed.startswith("# lab bisect --old")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("files", "lines"), [(1, 1), (65, 2)])
 def test_lines_that_are_close_are_one_hunk_between_distant_releases(bisector: Bisector, files: int, lines: int) -> None:
     """A remark beside the costly line is a hunk of its own only if few files differ."""
@@ -77,6 +78,7 @@ def test_lines_that_are_close_are_one_hunk_between_distant_releases(bisector: Bi
     assert sum(line.startswith("+") and not line.startswith("+++") for line in found.hunks.diff) == lines
 
 
+@pytest.mark.long
 def test_two_files_are_independent_parts_with_their_shares(bisector: Bisector) -> None:
     old = {"mm/one.c": text("cost 100", "q"), "fs/two.c": text("cost 100", "q")}
     new = {"mm/one.c": text("cost 120", "Q"), "fs/two.c": text("cost 160", "Q")}
@@ -87,6 +89,7 @@ def test_two_files_are_independent_parts_with_their_shares(bisector: Bisector) -
     assert all(found.proof and found.proof.confirmed for found in answer.changes)
 
 
+@pytest.mark.long
 def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     named = [Function(name="f0", space="kernel", base=1, test=5)]
     monkeypatch.setattr(Prover, "_explained", lambda *_: (named, []))
@@ -102,6 +105,7 @@ def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch
     assert "not decided: fs/pipe.c:" in bisector.said, "not the way to the lab's own folder"
 
 
+@pytest.mark.long
 def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisector) -> None:
     """The newer end builds with the old hunk, the older one with the new hunk only together with another."""
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("q")}
@@ -115,6 +119,7 @@ def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisecto
         assert "and 1 more hunk that they need" in " ".join(bisector.report(form).split())
 
 
+@pytest.mark.long
 def test_a_resumed_proof_builds_no_older_end_that_failed_again(
     bisector: Bisector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +143,7 @@ def test_a_resumed_proof_builds_no_older_end_that_failed_again(
     assert resumed.changes[0].proof is not None and resumed.changes[0].proof.applied_more == 1
 
 
+@pytest.mark.long
 def test_the_older_end_gets_the_needed_hunks_of_the_same_file_alone(bisector: Bisector) -> None:
     old = {"fs/pipe.c": text("cost 100", "q"), "fs/far.c": text("q", "q")}
     new = {"fs/pipe.c": text("uses pool\n\tcost 130", "has pool"), "fs/far.c": text("has pool", "has ring")}
@@ -146,6 +152,7 @@ def test_the_older_end_gets_the_needed_hunks_of_the_same_file_alone(bisector: Bi
     assert found.proof.applied_more == 1
 
 
+@pytest.mark.long
 def test_a_side_that_does_not_build_is_said(bisector: Bisector) -> None:
     """The newer end with the old hunk builds, the older one with the new hunk does not, and nothing brings its need."""
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("has pool"), "fs/more.c": text("uses pool")}
@@ -164,6 +171,7 @@ def test_neutral_differences_carry_nothing_and_cost_no_build(bisector: Bisector)
     assert answer.candidates == 0 and wording.searched(answer) == "no hunks were looked at"
 
 
+@pytest.mark.long
 def test_the_sources_may_be_of_two_trees(bisector: Bisector, tmp_path: Path) -> None:
     other = tmp_path / "other"
     commit(bisector.tree, {**NEUTRAL, "mm/slow.c": text("cost 100")})
@@ -174,6 +182,7 @@ def test_the_sources_may_be_of_two_trees(bisector: Bisector, tmp_path: Path) -> 
     assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guests", [6, 8])
 def test_a_budget_that_is_used_up_leaves_the_rest_to_resume(bisector: Bisector, guests: int) -> None:
     ends = (
@@ -198,6 +207,7 @@ def require_the_same(resumed: Answer, whole: Answer) -> None:
     assert [step.commit for step in resumed.path] == [step.commit for step in whole.path] != []
 
 
+@pytest.mark.long
 def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one whose kernel does not build: the search asks for the same mixes in the same order."""
     old = {"mm/a.h": text("has spare"), "mm/b.c": text("cost 100", "quiet"), "mm/c.c": text("one", "two", "three")}

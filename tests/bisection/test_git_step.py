@@ -47,7 +47,7 @@ def bisect_run(tree: Path, old: str, new: str, recipe: Path, *start: str) -> str
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("culprit", [1, 4, 8, 9])
+@pytest.mark.parametrize("culprit", [1, *(pytest.param(one, marks=pytest.mark.long) for one in (4, 8, 9))])
 def test_git_bisect_run_and_lab_bisect_give_the_same_answer(tmp_path: Path, recipe: Path, culprit: int) -> None:
     """Wherever the culprit is in one history, with a commit that does not build elsewhere."""
     tree = tmp_path / "linux"
@@ -95,6 +95,7 @@ def test_a_step_measures_nothing_twice_and_neither_measures_nor_touches_uncommit
     assert ran.read_text() == first and (tree / "fate").read_text() == "60.0"
 
 
+@pytest.mark.long
 def test_misuse_and_trouble_stop_git_bisect_and_say_nothing_of_the_commit(tmp_path: Path, recipe: Path) -> None:
     tree = tmp_path / "linux"
     commits = line(tree, [100.0, "host", 100.0, 60.0])

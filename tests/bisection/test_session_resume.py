@@ -134,7 +134,7 @@ def _killed(process: subprocess.Popen[bytes], notes: Path, count: int, later_s: 
     return False
 
 
-@pytest.mark.parametrize(("kills", "build_s"), [(20, 0.01), (4, 0.3)])
+@pytest.mark.parametrize(("kills", "build_s"), [pytest.param(20, 0.01, marks=pytest.mark.long), (4, 0.3)])
 def test_killed_at_any_instants_it_gives_the_same_answer(
     bisector: Bisector, tmp_path: Path, kills: int, build_s: float
 ) -> None:
@@ -153,6 +153,7 @@ def test_killed_at_any_instants_it_gives_the_same_answer(
     assert [(s["commit"], s["values"]) for s in found["path"]] == [(s.commit, s.values) for s in expected.path]
 
 
+@pytest.mark.long
 def test_killed_at_any_instants_a_search_among_hunks_gives_the_same_document(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_
     assert {path: path.read_bytes() for path in kept} == kept
 
 
+@pytest.mark.long
 def test_a_bisection_by_two_workers_needs_fewer_rounds_and_says_the_same(
     bisector: Bisector, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_kernel_that_panics_elsewhere_is_untestable_here(bisector: Bisector, c
     assert skipped.log and "Oh dear" in Path(skipped.log).read_text(), "its console is here"
 
 
+@pytest.mark.long
 def test_workers_that_would_give_other_numbers_are_left_out(bisector: Bisector, tmp_path: Path) -> None:
     ends = line(bisector.tree, [100.0, 60.0])
     # The same path leads to another QEMU on that machine.
@@ -236,6 +238,7 @@ def _variables(tls: dict[str, str]) -> dict[str, str]:
     return {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": path for name, path in tls.items()}
 
 
+@pytest.mark.long
 def test_a_cluster_by_tls_serves_those_with_its_certificate_and_nobody_else(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

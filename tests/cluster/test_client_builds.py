@@ -54,6 +54,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return run
 
 
+@pytest.mark.long
 def test_kernels_of_workers_are_those_of_this_machine(
     tree: Path, cluster: Cluster, build: Build, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_kernels_of_workers_are_those_of_this_machine(
     assert log and "error" in Path(log[1]).read_text(), "its log is here"
 
 
+@pytest.mark.long
 def test_sources_reach_a_worker_that_has_none(tree: Path, cluster: Cluster, build: Build, tmp_path: Path) -> None:
     *commits, patched = [commit_change(tree, number) for number in (5, 6, 7)]
     patch = tmp_path / "faster.patch"
@@ -99,6 +101,7 @@ def test_sources_reach_a_worker_that_has_none(tree: Path, cluster: Cluster, buil
     assert max(packs[first], packs[second]) < packs[None]
 
 
+@pytest.mark.long
 def test_a_source_that_cannot_be_shared_is_built_here(
     tree: Path, cluster: Cluster, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def unit(top: Path, host: str, name: str) -> configparser.SectionProxy:
     return roles.unit(top / host / "etc/systemd/system" / name)["Service"]
 
 
+@pytest.mark.long
 def test_a_second_time_changes_nothing(top: Path) -> None:
     assert play(top, worker_guests="3", worker_share="/net/lab") == 0
 
@@ -59,6 +60,7 @@ def test_systemd_takes_both_units(top: Path) -> None:
     roles.require_valid([top / "head/etc/systemd/system" / name for name in UNITS])
 
 
+@pytest.mark.long
 def test_it_is_taken_away_but_for_what_was_built(top: Path) -> None:
     assert play(top, worker_state="absent") > 0
     assert [path for host in ("head", "node") for path in (top / host).rglob("*") if path.is_file()] == []

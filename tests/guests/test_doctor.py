@@ -186,6 +186,7 @@ def outcomes(changes: list[Change]) -> dict[str, str]:
     return {change.name: change.outcome for change in changes}
 
 
+@pytest.mark.long
 def test_what_is_set_is_put_back(host: Path, tmp_path: Path) -> None:
     before, state = said(host), tmp_path / "var" / "state.json"
     tried = fix(without_smt=True, check=True, root=host, state=state)

@@ -181,6 +181,7 @@ def test_other_content_is_another_kernel_only_that_is_compiled_and_the_subject_i
     assert not (home / "canary").exists()
 
 
+@pytest.mark.long
 def test_each_commit_is_built_by_its_own_configuration(built: Build, linux: Path) -> None:
     """They share a build folder, which has the configuration of the commit before."""
     before = (linux / "Kconfig").read_text()
@@ -224,6 +225,7 @@ def test_an_option_that_is_not_kept_is_named(linux: Path, head: str, symbol: str
     assert not _unfinished()
 
 
+@pytest.mark.long
 def test_what_cases_need_is_built_in_where_the_tree_has_it_and_the_spec_lets_it(
     built: Build, linux: Path, home: Path
 ) -> None:

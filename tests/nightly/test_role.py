@@ -27,6 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.long
 def test_a_second_time_changes_nothing(root: Path) -> None:
     assert play(root, nightly_cpus="2") == 0
 
@@ -48,6 +49,7 @@ def test_systemd_takes_both_units(root: Path) -> None:
     roles.require_valid([root / "etc/systemd/system" / name for name in UNITS])
 
 
+@pytest.mark.long
 def test_it_is_taken_away_but_for_what_was_measured(root: Path) -> None:
     (root / "var/lib/lab-nightly/results").mkdir()
     assert play(root, nightly_state="absent") > 0

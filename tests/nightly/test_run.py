@@ -111,6 +111,7 @@ def test_a_week_of_broken_tips_is_one_report(nights: Nights, fate: str) -> None:
     assert [event.kind for event in nights.events()] == ["broken", "mended"]
 
 
+@pytest.mark.long
 def test_a_regression_behind_a_broken_stretch_is_a_range(nights: Nights) -> None:
     nights.run()
     nights.add("build", count=2)
@@ -203,6 +204,7 @@ def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nig
     assert "and 1 more" in nights.capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_what_was_told_of_is_not_blamed_for_a_creep_again(nights: Nights) -> None:
     alarm, told = creep(nights, 100.0, 100.0, 95.0, *(95.0 * 0.995**number for number in range(1, 6)))
     assert (alarm.kind, told.kind) == ("regression", "creep")

@@ -46,6 +46,7 @@ def cleaned(place: Path, data: Path) -> dict[str, bytes]:
     return {name: FINISHED.sub(b"", ID.sub(b"ID", content)).replace(bytes(data), b"DATA") for name, content in found}
 
 
+@pytest.mark.long
 def test_nights_by_two_workers_have_the_bytes_of_nights_without(
     nights: Nights, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,7 @@ def test_cases_that_live_mode_cannot_tell_are_undecided_and_hold_back_its_own_la
     assert measured(done) == [("exact", ("yesterday", "last-good")), ("live", ("yesterday",)), ("live", ("last-good",))]
 
 
+@pytest.mark.long
 def test_a_step_that_its_commits_do_not_show_side_by_side_is_the_hosts_own(nights: Nights, host: LiveHost) -> None:
     for number in range(12):
         # A host that is slower from one night on: both arms of each comparison alike.

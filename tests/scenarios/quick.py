@@ -18,7 +18,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-UNIT = "not guest and not build and not network and not browser and not docs and not vagrant and not kvm"
+UNIT = "not guest and not build and not network and not browser and not docs and not vagrant and not kvm and not long"
 BUDGET_S = 50.0
 ALWAYS = "tests/test_guards.py"
 

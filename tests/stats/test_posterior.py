@@ -122,6 +122,7 @@ def likelihood_by_integration(readings: list[Reading], above: int, drift: Drift)
     return float(value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drift", [NO_DRIFT[0], ONE_DRIFT[0]])
 def test_posterior_is_the_integral_over_all_that_is_unknown(drift: Drift) -> None:
     readings = some_readings([0, 0, 0, 4, 7, 7, 9, 9, 9], culprit=5, delta=0.8, noise=1.0)

@@ -88,6 +88,7 @@ def test_numbers_without_spread() -> None:
 # ---- how often it is wrong
 
 
+@pytest.mark.long
 def test_looking_at_all_blocks_and_going_on_beyond_the_plan_keeps_the_false_alarms_below_alpha() -> None:
     """2,000 comparisons of nothing, 12 blocks planned and 40 taken, looked at after each from the sixth on."""
     rows = np.random.default_rng(20261122).standard_normal((2000, 40)).tolist()
