@@ -25,7 +25,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define COUNT	400	/* operations of a worker */
 #define WARM_UP	100
 #define DELAY	200	/* iterations of an empty loop between two operations, at most */
 

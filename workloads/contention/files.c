@@ -107,7 +107,7 @@ const struct operation file_operations[] = {
 	{ .name = "pwrite", .workers = THREADS, .run = pwrite_run, .prepare = one_file },
 	{ .name = "pwrite-p", .workers = PROCESSES, .run = pwrite_run, .prepare = one_file },
 	{ .name = "pwrite-own", .workers = THREADS, .run = pwrite_own_run, .prepare = own_file },
-	{ .name = "lseek", .workers = THREADS, .run = lseek_run, .prepare = one_file },
+	{ .name = "lseek", .workers = THREADS, .run = lseek_run, .prepare = one_file, .count = 3 * COUNT },
 	{ .name = "lseek-own", .workers = THREADS, .run = lseek_own_run, .prepare = own_file },
 	{ .name = "open", .workers = PROCESSES, .run = open_run, .prepare = one_file },
 	{ .name = "open-t", .workers = THREADS, .run = open_run, .prepare = one_file },
@@ -115,7 +115,7 @@ const struct operation file_operations[] = {
 	{ .name = "open-own", .workers = PROCESSES, .run = open_run, .prepare = own_file },
 	{ .name = "open-own-t", .workers = THREADS, .run = open_run, .prepare = own_file },
 	{ .name = "lock", .workers = PROCESSES, .run = lock_run, .prepare = own_file },
-	{ .name = "lock-t", .workers = THREADS, .run = lock_run, .prepare = own_file },
+	{ .name = "lock-t", .workers = THREADS, .run = lock_run, .prepare = own_file, .count = 3 * COUNT },
 	{ .name = "dup", .workers = THREADS, .run = dup_run, .prepare = own_file },
 	{ .name = NULL },
 };

@@ -6,6 +6,7 @@
 #include <lab/program.h>
 
 #define WORKERS_MAX	64
+#define COUNT		400	/* operations of a worker in most cases; more if seeds differ much, fewer of slow ones */
 #define LINE		128	/* bytes: two lines, as one is fetched with its neighbour on many CPUs */
 
 /* Each has lines of its own. */
@@ -40,7 +41,7 @@ struct operation {
 	void (*run)(struct worker *worker);
 	void (*prepare)(struct worker *worker);	/* before workers are there, for each of them */
 	void (*settle)(struct worker *worker);	/* in the worker */
-	int count;				/* operations of a worker; 0: as most */
+	int count;				/* operations of a worker; 0: COUNT */
 };
 
 extern struct common *common;

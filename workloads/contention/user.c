@@ -36,9 +36,9 @@ static void lock_run(struct worker *worker)
 }
 
 const struct operation user_operations[] = {
-	{ .name = "getppid", .workers = PROCESSES, .run = getppid_run },
-	{ .name = "user-near", .workers = THREADS, .run = near_run },
-	{ .name = "user-apart", .workers = THREADS, .run = apart_run },
+	{ .name = "getppid", .workers = PROCESSES, .run = getppid_run, .count = 3 * COUNT },
+	{ .name = "user-near", .workers = THREADS, .run = near_run, .count = 3 * COUNT },
+	{ .name = "user-apart", .workers = THREADS, .run = apart_run, .count = 3 * COUNT },
 	{ .name = "user-lock", .workers = THREADS, .run = lock_run },
 	{ .name = NULL },
 };
