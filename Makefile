@@ -21,7 +21,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Ansible asks for sudo's password only where sudo would.
 ASK := $(shell [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null || echo --ask-become-pass)
 
-.PHONY: ab test test-all test-packages ci setup lint quick unit store smoke golden fuzz browser browser-smoke chromium pictures recording docs man wheel container vagrant kvm stories agreement nights bench bench-hunks bench-search bench-verdict scatter contention truth schema clean clean-store
+.PHONY: ab test test-all test-packages ci setup lint style types quick unit store smoke golden fuzz browser browser-smoke chromium pictures recording docs man wheel container vagrant kvm stories agreement nights bench bench-hunks bench-search bench-verdict scatter contention truth schema clean clean-store
 
 ab: setup
 	@$(BIN)/lab $(if $(BASE)$(TEST)$(ARGS),ab '$(or $(BASE),efa7df3e3bb5^)' '$(or $(TEST),efa7df3e3bb5)' $(ARGS),demo)
@@ -70,10 +70,14 @@ $(VENV)/host-ready: $(VENV)/ready ansible/playbooks/host_ready.yml $(wildcard an
 		$(BIN)/ansible-playbook -i localhost, $(ASK) ansible/playbooks/host_ready.yml
 	@touch $@
 
-lint: $(VENV)/tools
+lint: style types
+
+types: $(VENV)/tools
+	$(BIN)/mypy
+
+style: $(VENV)/tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/yamllint --strict ansible ci
 	PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_ROLES_PATH=ansible/roles ANSIBLE_ACTION_PLUGINS=ansible/playbooks/action_plugins \
 		$(BIN)/ansible-lint --offline -q ansible
