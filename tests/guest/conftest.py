@@ -193,6 +193,10 @@ def lab() -> Lab:
 
 @pytest.fixture
 def open_folder(lab: Lab) -> Path:
+    return new_folder(lab)
+
+
+def new_folder(lab: Lab) -> Path:
     """An empty folder that the lab's user can read and write, which pytest's own are not."""
     folder = Path(tempfile.mkdtemp(dir=lab.home))
     folder.chmod(0o755)

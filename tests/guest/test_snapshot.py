@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,7 +20,7 @@ from lab.guests import snapshot
 from lab.guests.run import RunningGuests
 from lab.kernels.architecture import MachineType
 
-from .conftest import CACHE, DATA, NEW, OLD, Lab, link_store
+from .conftest import CACHE, DATA, NEW, OLD, Lab, link_store, new_folder
 
 pytestmark = [pytest.mark.guest]
 
@@ -37,22 +37,27 @@ def _snapshots(lab: Lab) -> list[Path]:
 
 
 @pytest.fixture
-def own(lab: Lab, open_folder: Path) -> Lab:
+def own(lab: Lab) -> Lab:
+    return _without_snapshots(lab)
+
+
+def _without_snapshots(lab: Lab) -> Lab:
     """The installed lab in a home of its own, without snapshots."""
-    link_store(open_folder)
-    snapshots = open_folder / CACHE / "snapshots"
+    home = new_folder(lab)
+    link_store(home)
+    snapshots = home / CACHE / "snapshots"
     snapshots.unlink()
     snapshots.mkdir()
     if os.geteuid() == 0:
         shutil.chown(snapshots, lab.user)
-    return dataclasses.replace(lab, home=open_folder)
+    return dataclasses.replace(lab, home=home)
 
 
 def _bytes(lab: Lab, *words: str) -> dict[str, bytes]:
     """All that the guests of a comparison wrote."""
-    folder = _folder_of(lab, lab.json("ab", "--base", OLD, "--test", NEW, "--seeds", "1", *words))
+    folder = _folder_of(lab, lab.json("ab", "--base", OLD, "--test", NEW, "--seeds", "2", *words))
     guests = [path for path in sorted((folder / "guests").glob("*/*")) if path.name in FILES]
-    assert len(guests) >= 2 * 3
+    assert len(guests) >= 2 * 2 * 3
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in guests}
 
 
@@ -64,9 +69,8 @@ def _differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def _require_equal(own: Lab, *words: str, states: int = 2) -> None:
-    """The same bytes of guests that boot, that leave a state and that continue from it, which is made once."""
-    booted = _bytes(own, *words, "--no-snapshot")
+def _require_equal(booted: dict[str, bytes], own: Lab, *words: str, states: int = 2) -> None:
+    """The same bytes of guests that booted, that leave a state and that continue from it, which is made once."""
     assert not _snapshots(own)
     keeping = _bytes(own, *words)
     kept = {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)}
@@ -76,16 +80,36 @@ def _require_equal(own: Lab, *words: str, states: int = 2) -> None:
     assert _differing(booted, keeping) == _differing(booted, restored) == []
 
 
+class Booted(NamedTuple):
+    """A comparison whose guests all booted: its home, the words of its command line, and the bytes of its guests."""
+
+    home: Lab
+    words: tuple[str, ...]
+    guests: dict[str, bytes]
+
+
+@pytest.fixture(scope="module", params=["tlb", "full"])
+def booted(lab: Lab, request: pytest.FixtureRequest) -> Booted:
+    words = ("-w", CASES if request.param == "tlb" else "syscalls:fork-exit", "--model", request.param)
+    home = _without_snapshots(lab)
+    return Booted(home, words, _bytes(home, *words, "--no-snapshot"))
+
+
 @pytest.mark.smoke
-@pytest.mark.parametrize("model", ["tlb", "full"])
-def test_a_restored_guest_has_the_bytes_of_one_that_booted(own: Lab, model: str) -> None:
-    _require_equal(own, "-w", CASES if model == "tlb" else "syscalls:fork-exit", "--model", model)
+def test_a_guest_keeps_no_state_if_it_must_not(booted: Booted) -> None:
+    assert not _snapshots(booted.home)
+
+
+@pytest.mark.smoke
+def test_a_restored_guest_has_the_bytes_of_one_that_booted(own: Lab, booted: Booted) -> None:
+    _require_equal(booted.guests, own, *booted.words)
 
 
 @pytest.mark.usefixtures("qemu_of_turns")
 def test_vcpus_that_contend(own: Lab) -> None:
     """Other vCPUs may have an interrupt to take when the state is kept: on how many vCPUs, the image decides."""
-    _require_equal(own, "-w", "contention:fstat,futex-wait", "--cpus", "2,4", states=4)
+    words = ("-w", "contention:fstat,futex-wait", "--cpus", "2,4")
+    _require_equal(_bytes(own, *words, "--no-snapshot"), own, *words, states=4)
 
 
 def test_longer_cases_and_other_workloads(own: Lab) -> None:
