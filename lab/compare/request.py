@@ -93,7 +93,7 @@ def plan_of(asked: Request[P], progress: Progress) -> P:
                 f"{spec.text} is of {spec.architecture}, and --arch asks for {asked.arch}",
                 hint=f"use --arch {spec.architecture}, or give a kernel of {asked.arch}",
             )
-    require_one_architecture(specs)
+    require_one_architecture((spec.text, spec.architecture) for spec in specs)
     if asked.mode == "live":
         architecture.require_default("--mode live", [spec.architecture for spec in specs])
     asked = asked.for_kernels(specs)

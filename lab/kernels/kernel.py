@@ -225,19 +225,19 @@ class Kernel(KernelFiles):
         return files.compiler_of(image) if image else None
 
 
-def require_one_architecture(specs: Iterable[KernelSpec]) -> None:
-    """Refuse arms whose guests would differ."""
-    found = {spec.text: spec.architecture for spec in specs}
-    if len(names := set(found.values())) > 1:
+def require_one_architecture(architectures: Iterable[tuple[str, str]]) -> None:
+    """Refuse arms of several architectures. architectures: the text of each arm's spec, and its architecture."""
+    found = list(architectures)
+    if len(names := {name for _, name in found}) > 1:
         raise UserError(
-            f"the arms are of different architectures: {', '.join(f'{text} is of {of}' for text, of in found.items())}",
+            f"the arms are of different architectures: {', '.join(f'{text} is of {name}' for text, name in found)}",
             hint=f"compare kernels of one; --arch {','.join(sorted(names))} measures each and shows them side by side",
         )
 
 
 def common_machine(*kernels: Kernel) -> MachineType:
     """The fastest machine type that all kernels boot on: both arms get the same guest."""
-    require_one_architecture(kernel.spec for kernel in kernels)
+    require_one_architecture((kernel.spec.text, kernel.architecture) for kernel in kernels)
     for machine in MachineType:
         if all(machine in kernel.machines() for kernel in kernels):
             return machine
