@@ -211,13 +211,18 @@ class Repo:
     def files(self, tree: str, paths: Sequence[str]) -> dict[str, tuple[str, bytes]]:
         """The mode and content of those of some files that a tree has."""
         listing = self.git_bytes("ls-tree", "-r", "-z", "--end-of-options", tree, "--", *paths)
-        entries = [entry.partition("\t") for entry in listing.decode(errors="surrogateescape").split("\0") if entry]
-        asked = "".join(f"{facts.split()[2]}\n" for facts, _, _ in entries)
-        contents = io.BytesIO(self.git_bytes("cat-file", "--batch", stdin=asked.encode()))
+        blobs, modes = [], {}
+        for entry in filter(None, listing.decode(errors="surrogateescape").split("\0")):
+            facts, path = entry.split("\t", 1)
+            mode, kind, blob = facts.split()
+            if kind == "blob":  # a submodule is none
+                modes[path] = mode
+                blobs.append(f"{blob}\n")
+        contents = io.BytesIO(self.git_bytes("cat-file", "--batch", stdin="".join(blobs).encode()))
         found = {}
-        for facts, _, path in entries:
+        for path, mode in modes.items():
             size = int(contents.readline().split()[2])
-            found[path] = facts.split()[0], contents.read(size)
+            found[path] = mode, contents.read(size)
             contents.read(1)  # the newline behind a content
         return found
 
