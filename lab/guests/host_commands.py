@@ -165,10 +165,10 @@ def _words(command: str) -> list[str]:
             f"{command!r} runs without a shell, and {operator} needs one",
             hint="write it into a script and run that, with --file for each program and file in it",
         )
-    of_env = len(argv) > 1 and PurePosixPath(argv[0]).name == "env"
-    if variable := _VARIABLE.match(argv[of_env]):
+    words = argv[1:] if PurePosixPath(argv[0]).name == "env" else argv
+    if words and (variable := _VARIABLE.match(words[0])):
         raise UserError(
-            f"{command!r} sets a variable for its program, which a shell or env would do",
+            f"{command!r} sets a variable for a program",
             hint=f"set it for the guest of a kernel, e.g. deb:6.12@env.{variable[0]}",
         )
     return argv
