@@ -21,8 +21,7 @@ def test_the_hooks_before_a_commit_are_the_checks_of_make_lint() -> None:
     (source,) = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text())["repos"]
     assert source["repo"] == "local"
     assert {(hook["language"], hook["pass_filenames"]) for hook in source["hooks"]} == {("system", False)}
-    hooks = [_command(hook["entry"]) for hook in source["hooks"]]
-    assert sorted(hooks) == sorted([*_recipe("style"), *_recipe("types")])
+    assert [_command(hook["entry"]) for hook in source["hooks"]] == [*_recipe("style"), *_recipe("types")]
 
 
 def test_the_glossary_defines_each_word_once() -> None:
