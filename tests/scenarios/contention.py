@@ -26,7 +26,7 @@ QUANTA = (20, 50, 100)
 PRICES = (0.5, 2.0)
 METRIC = "cycles_per_op"
 GUEST_TIMEOUT_S = 3600.0
-"""A guest runs all cases, and the dearer a move is, the longer its vCPUs wait."""
+"""The limit of a guest that runs all cases; its vCPUs wait longer, the dearer a move is."""
 
 say = print
 
