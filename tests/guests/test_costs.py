@@ -196,8 +196,11 @@ def test_events_are_what_the_metric_that_decides_is_the_sum_of(measures: Measure
         ({"instruction": 10}, {"instruction": 300, "walk_4k": 9}),
     ]
     operations = [
-        Operation(*(round(costs.cycles(mode, PRICES) * 1000) for mode in kinds[kind]), 10, int(kind == 2), kind)
-        for kind in (0, 1, 1, 0, 2)
+        Operation(
+            round(costs.cycles(user, PRICES) * 1000), round(costs.cycles(kernel, PRICES) * 1000), 10, int(n == 2), n
+        )
+        for n in (0, 1, 1, 0, 2)
+        for user, kernel in [kinds[n]]
     ]
     windows = [_kinds(operations, *kinds)]
     found = costs.events(windows, measures=measures, center=center)
