@@ -64,9 +64,10 @@ class TomlFile:
     def convert(self, kind: type[T]) -> T:
         if (schema := self.values.get("schema", SCHEMA)) != SCHEMA:
             raise self.error(f"schema {schema} is not known; this lab reads {SCHEMA}", "schema")
-        if faults := list(self._faults(records.prepared(kind), self.values, ())):
-            raise together(faults)
-        return records.convert(self.values, kind)
+        try:
+            return records.convert(self.values, kind)
+        except msgspec.ValidationError:
+            raise together(list(self._faults(kind, self.values, ()))) from None
 
     def error(self, message: str, *key: str | int, hint: str | None = None) -> UserError:
         """An error at the line of a key, or of its table if the key is missing."""
