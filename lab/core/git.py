@@ -5,6 +5,7 @@ Revisions follow `--end-of-options`, so a revision that looks like an option jus
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -115,7 +116,7 @@ class Repo:
 
     def path_of(self, name: str) -> Path:
         """The path of one of git's own files, such as `info/exclude`, which a linked checkout has elsewhere."""
-        return Path(self.git("rev-parse", "--path-format=absolute", "--git-path", name))
+        return _path_of(self, name)
 
     def commit(self, revision: str) -> str | None:
         """The full id of the commit that a revision names, or None."""
@@ -141,6 +142,10 @@ class Repo:
     def describe(self, commit: str) -> str:
         """The commit by the nearest tag before it, or by its short id."""
         return self.git("describe", "--tags", "--always", "--abbrev=12", "--end-of-options", commit)
+
+    def facts(self, commit: str) -> Facts:
+        """What does not change about the commit of a full id; git is asked once."""
+        return _facts(self, commit)
 
     def candidates(self, prefix: str) -> list[str]:
         """The full ids of all commits that begin with an abbreviated id, of four digits or more."""
@@ -285,6 +290,24 @@ class Repo:
             if status != 0:
                 errors.seek(0)
                 raise CommandFailed(["git fast-import"], status, errors.read().decode(errors="replace"))
+
+
+class Facts(NamedTuple):
+    """The tree of a commit, its subject, and its name by the tags of now."""
+
+    tree_id: str
+    subject: str
+    describe: str
+
+
+@functools.cache
+def _facts(repo: Repo, commit: str) -> Facts:
+    return Facts(repo.tree_id(commit), repo.subject(commit), repo.describe(commit))
+
+
+@functools.cache
+def _path_of(repo: Repo, name: str) -> Path:
+    return Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", name))
 
 
 _NEARLY = {

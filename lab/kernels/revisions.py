@@ -19,7 +19,7 @@ from pathlib import Path
 
 from lab.core import paths, process
 from lab.core.errors import UserError, suggestion
-from lab.core.git import PatchFailed, Repo
+from lab.core.git import Facts, PatchFailed, Repo
 from lab.core.process import CommandFailed
 from lab.core.progress import Progress
 from lab.kernels import default_tree, layout, patches, trees
@@ -134,8 +134,7 @@ def resolve(spec: ParsedSpec, tree: Tree | str | None, progress: Progress) -> tu
         _require_of_default(spec.body)
     opened = tree if isinstance(tree, Tree) else trees.open_tree(tree, progress=progress)
     commit, note = resolve_commit(opened, spec.body)
-    subject, describe = opened.source.subject(commit), opened.source.describe(commit)
-    return _patched(opened, commit, opened.source.tree_id(commit), found, number, subject, describe), note
+    return _patched(opened, commit, opened.source.facts(commit), found, number), note
 
 
 _OF_A_CHECKOUT = re.compile(r"(HEAD|@)(?=[\^~@]|$)")
@@ -167,10 +166,10 @@ def resolve_worktree(spec: ParsedSpec) -> TreeSource:
     if not (Path(tree.origin) / ".git").exists():
         raise UserError(f"{path} is a bare repository: it has no working tree", hint="give a revision with --tree")
     tree_id = snapshot(tree)
-    subject, describe = tree.source.subject(tree.head), tree.source.describe(tree.head)
-    if tree_id != tree.source.tree_id(tree.head):
-        subject, describe = f"uncommitted work on {subject}", f"{describe}-dirty"
-    return _patched(tree, tree.head, tree_id, found, number, subject, describe)
+    facts = tree.source.facts(tree.head)
+    if tree_id != facts.tree_id:
+        facts = Facts(tree_id, f"uncommitted work on {facts.subject}", f"{facts.describe}-dirty")
+    return _patched(tree, tree.head, facts, found, number)
 
 
 def resolve_source(spec: ParsedSpec, progress: Progress) -> TreeSource:
@@ -178,29 +177,28 @@ def resolve_source(spec: ParsedSpec, progress: Progress) -> TreeSource:
     found, number = _patches(spec), _layout(spec)
     tree = trees.open_source(spec.body, progress)
     describe = f"{tree.record.package} {tree.record.version}"
-    return _patched(tree, tree.head, tree.source.tree_id(tree.head), found, number, describe, describe)
+    facts = Facts(tree.source.facts(tree.head).tree_id, describe, describe)
+    return _patched(tree, tree.head, facts, found, number)
 
 
-def _patched(
-    tree: Tree, commit: str, tree_id: str, given: _Patches, number: int | None, subject: str, describe: str
-) -> TreeSource:
-    """Apply patches, then a layout, to a tree; a tree other than its commit's becomes a commit of its own."""
+def _patched(tree: Tree, commit: str, facts: Facts, given: _Patches, number: int | None) -> TreeSource:
+    """Apply patches, then a layout, to the tree of facts; one other than the commit's becomes a commit of its own."""
     names = [name for name, _ in given]
-    tree_id = _applied(tree, tree_id, [patch for _, found in given for patch in found], describe)
+    tree_id = _applied(tree, facts.tree_id, [patch for _, found in given for patch in found], facts.describe)
     if number is not None:
-        tree_id = layout.laid_out(tree.repo, tree_id, number, describe)
+        tree_id = layout.laid_out(tree.repo, tree_id, number, facts.describe)
         names.append(layout.name_of(number))
     build = commit
-    if tree_id != tree.source.tree_id(commit):
+    if tree_id != tree.source.facts(commit).tree_id:
         lines = "".join(f"Patch: {name}\n" for name in names)
-        build = tree.repo.commit_tree(tree_id, [commit], f"{subject}\n\n{lines}", seconds=_PATCHED_AT)
+        build = tree.repo.commit_tree(tree_id, [commit], f"{facts.subject}\n\n{lines}", seconds=_PATCHED_AT)
     return TreeSource(
         tree=tree.name,
         commit=commit,
         tree_id=tree_id,
         build_commit=build,
-        subject=subject,
-        describe=describe,
+        subject=facts.subject,
+        describe=facts.describe,
         patches=tuple(names),
     )
 
