@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 from pathlib import Path
@@ -75,7 +76,8 @@ def identify(command: str = DEFAULT) -> Compiler:
     """Identify a compiler; `UserError` if the named one is not installed, or is neither gcc nor clang."""
     if not re.fullmatch(r"[\w./+-]+", command) or command.startswith("-"):
         raise UserError(f"'{command}' is no compiler command", hint="give a program name such as gcc-11")
-    if shutil.which(command) is None:
+    program = shutil.which(command)
+    if program is None:
         kind = HostFailed if command == DEFAULT else UserError
         raise kind(
             f"the compiler {command} is not installed",
@@ -83,6 +85,14 @@ def identify(command: str = DEFAULT) -> Compiler:
             if command == DEFAULT
             else f"install it (apt-get install {command}), or choose another with --cc",
         )
+    linker = find_tool(f"{_cross_prefix(command)}ld", package="binutils")
+    stamps = tuple((path, Path(path).stat().st_mtime_ns) for path in (program, linker))
+    return _identified(command, linker, stamps)
+
+
+@functools.cache
+def _identified(command: str, linker: str, _: tuple[tuple[str, int], ...]) -> Compiler:
+    """Ask a compiler and its linker, again if one of them was replaced meanwhile."""
     version = run_text([command, "--version"]).partition("\n")[0]
     macros = run_text([command, "-dM", "-E", "-x", "c", "/dev/null"])
     # clang defines __GNUC__ too.
@@ -91,8 +101,8 @@ def identify(command: str = DEFAULT) -> Compiler:
     major = major or re.search(r"^#define __GNUC__ (\d+)$", macros, re.MULTILINE)
     if not major:
         raise UserError(f"{command} is neither gcc nor clang", hint="choose a compiler with --cc")
-    linker = run_text([find_tool(f"{_cross_prefix(command)}ld", package="binutils"), "--version"]).splitlines()[0]
-    return Compiler(command=command, family=family, major=int(major[1]), version=version, linker=linker)
+    linked_by = run_text([linker, "--version"]).splitlines()[0]
+    return Compiler(command=command, family=family, major=int(major[1]), version=version, linker=linked_by)
 
 
 def version_in(text: str) -> str | None:
