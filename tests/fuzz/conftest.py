@@ -4,7 +4,8 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,23 +61,22 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield fakestore.make(tmp_path_factory.mktemp("store"), monkeypatch)
 
 
-@pytest.fixture
-def kept(store: Store) -> Iterator[Callable[[], None]]:
-    """Makes the store as it was; so it is after each test, too."""
-    folders = [paths.data_dir(), paths.cache_dir()]
-    copies = [folder.with_name(f"{folder.name}.kept") for folder in folders]
-    for folder, copy in zip(folders, copies, strict=True):
+@pytest.fixture(scope="module")
+def copies(store: Store) -> dict[Path, Path]:
+    """Copies of the store's folders."""
+    folders = {folder: folder.with_name(f"{folder.name}.kept") for folder in (paths.data_dir(), paths.cache_dir())}
+    for folder, copy in folders.items():
         shutil.copytree(folder, copy, symlinks=True)
+    return folders
 
-    def restore() -> None:
-        for folder, copy in zip(folders, copies, strict=True):
-            shutil.rmtree(folder)
-            shutil.copytree(copy, folder, symlinks=True)
 
-    yield restore
-    restore()
-    for copy in copies:
-        shutil.rmtree(copy)
+@pytest.fixture
+def kept(copies: dict[Path, Path]) -> Iterator[None]:
+    """Makes the store as it was, after the test."""
+    yield
+    for folder, copy in copies.items():
+        shutil.rmtree(folder)
+        shutil.copytree(copy, folder, symlinks=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
