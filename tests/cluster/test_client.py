@@ -135,13 +135,13 @@ def test_a_command_that_was_stopped_keeps_what_was_measured_and_goes_on_without_
             else:
                 cluster.kill("worker-1")
 
-        with beside(lambda: len(who_ran(cluster)) >= 4, stop):
+        with beside(lambda: len(list(result.glob("runs/*.json"))) >= 2, stop):
             status = compare(bisector, result, ends, "--seeds", "8", *cluster.options)
     said = bisector.capsys.readouterr().err
     assert status == (130 if how == "Ctrl-C" else 4), said
     assert how == "Ctrl-C" or how in said
     kept = {path: path.read_bytes() for path in (result / "runs").iterdir()}
-    assert 1 <= len(kept) < 16 and f"{len(kept)} runs are kept" in said
+    assert 2 <= len(kept) < 16 and f"{len(kept)} runs are kept" in said
     assert main.run(["ab", "--resume", str(result)]) == 0
     assert len(list((result / "runs").iterdir())) == 16
     assert {path: path.read_bytes() for path in kept} == kept
