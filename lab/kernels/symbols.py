@@ -28,8 +28,10 @@ KERNEL_HALF = 1 << 63
 
 _TEXT_LETTERS = "tTwWiu"
 _SHF_EXECINSTR = 4
-# Functions in assembler are often labels without a type. 10, STT_GNU_IFUNC, is also called STT_LOOS.
-_ELF_CODE = ("STT_FUNC", "STT_GNU_IFUNC", "STT_LOOS", "STT_NOTYPE")
+# STT_NOTYPE, as functions in assembler often are, STT_FUNC and STT_GNU_IFUNC.
+_ELF_CODE = (0, 2, 10)
+# By the size of an address: the fields of a symbol, and the places of its name, info, section, value and size.
+_ELF_SYMBOL = {32: ("IIIBBH", (0, 3, 5, 1, 2)), 64: ("IBBHQQ", (0, 1, 3, 4, 5))}
 
 # Suffixes of compilers and linkers for functions that they clone, split or make unique.
 _SUFFIX = re.compile(
@@ -244,7 +246,7 @@ def from_elf(path: Path, *, bias: int = 0) -> SymbolTable:
             return SymbolTable(_elf_labels(ELFFile(stream), bias))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (ELFError, ValueError) as error:
+    except (ELFError, ValueError, struct.error) as error:
         raise UserError(f"{path} is not a readable ELF file: {error}") from error
 
 
@@ -255,11 +257,13 @@ def _elf_labels(elf: ELFFile, bias: int) -> list[Label]:
     section = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
     if not isinstance(section, SymbolTableSection):
         return []
-    labels = []
-    for symbol in section.iter_symbols():
-        if symbol["st_info"]["type"] in _ELF_CODE and symbol.name and symbol["st_shndx"] in code:
-            kind = "t" if symbol["st_info"]["bind"] == "STB_LOCAL" else "T"
-            labels.append(Label(symbol["st_value"] + bias, kind, symbol.name, symbol["st_size"] or None))
+    # Unpacked here: pyelftools takes a second for the symbols of some programs.
+    entry, order = _ELF_SYMBOL[elf.elfclass]
+    labels, texts = [], section.stringtable.data()
+    for fields in struct.iter_unpack(("<" if elf.little_endian else ">") + entry, section.data()):
+        name, info, index, value, size = (fields[place] for place in order)
+        if info & 0xF in _ELF_CODE and index in code and (text := texts[name : texts.index(b"\0", name)]):
+            labels.append(Label(value + bias, "T" if info >> 4 else "t", text.decode(errors="replace"), size or None))
     return labels
 
 
