@@ -112,9 +112,10 @@ def _compare(one: Series, case: Case, plan: Plan, *, has_failed: bool) -> tuple[
     known = metrics_of(one.bench.workload, one.metrics(case), modelled=one.bench.modelled, by=plan.metric)
     if has_failed:
         return [verdict.compare_metric(metric, [], [], exact=True) for metric in known], None
+    both = one.both(case)
     compared = [
         verdict.compare_metric(
-            metric, *one.pairs(case, metric.name), threshold=plan.threshold, alpha=plan.alpha, exact=True
+            metric, *both.values(metric.name), threshold=plan.threshold, alpha=plan.alpha, exact=True
         )
         for metric in known
     ]

@@ -45,6 +45,17 @@ FAR = 6
 """Robust standard deviations from the median beyond which the change of a seed is not that of the others."""
 
 
+class BothArms(NamedTuple):
+    """The metrics of a case in the runs of two arms, which have the same seeds."""
+
+    base: list[dict[str, float]]
+    test: list[dict[str, float]]
+
+    def values(self, metric: str) -> tuple[list[float], list[float]]:
+        """One of them; NaN if it is missing."""
+        return [run.get(metric, math.nan) for run in self.base], [run.get(metric, math.nan) for run in self.test]
+
+
 @dataclass(kw_only=True)
 class Series:
     """One workload of a comparison: its bench, its cases, and the runs so far by name.
@@ -93,13 +104,17 @@ class Series:
         """A metric of a case by seed; NaN if it is missing."""
         return {seed: run.metrics(case.name).get(metric, float("nan")) for seed, run in self.runs_of(arm, case).items()}
 
+    def both(self, case: Case, arms: tuple[str, str] = ("base", "test")) -> BothArms:
+        """All metrics of a case in both arms, with the seeds that both ran this case with."""
+        base, test = (self.runs_of(arm, case) for arm in arms)
+        seeds = [seed for seed in base if seed in test]
+        return BothArms(*([runs[seed].metrics(case.name) for seed in seeds] for runs in (base, test)))
+
     def pairs(
         self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")
     ) -> tuple[list[float], list[float]]:
         """A metric's values with the seeds that both arms ran this case with; NaN if it is missing."""
-        base, test = (self.values(arm, case, metric) for arm in arms)
-        seeds = [seed for seed in base if seed in test]
-        return [base[seed] for seed in seeds], [test[seed] for seed in seeds]
+        return self.both(case, arms).values(metric)
 
     def change(self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")) -> float | None:
         """The change of a case, in the middle of its seeds; None without any."""
