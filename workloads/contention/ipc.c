@@ -189,7 +189,7 @@ const struct operation ipc_operations[] = {
 	{ .name = "switch", .workers = PROCESSES, .run = pipe_run, .settle = own_peer },
 	{ .name = "poll", .workers = THREADS, .run = poll_run, .prepare = own_pipe },
 	{ .name = "poll-128", .workers = PROCESSES, .run = poll_many_run, .settle = many_events, .count = COUNT / 4 },
-	{ .name = "futex", .workers = THREADS, .run = futex_run },
+	{ .name = "futex", .workers = THREADS, .run = futex_run, .count = 3 * COUNT },
 	{ .name = "futex-shared", .workers = THREADS, .run = futex_shared_run, .count = 3 * COUNT },
 	{ .name = "futex-wait", .workers = THREADS, .run = futex_wait_run },
 	{ .name = "futex-wait-shared", .workers = THREADS, .run = futex_wait_shared_run },

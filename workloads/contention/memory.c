@@ -146,7 +146,7 @@ static void fork_run(struct worker *worker)
 }
 
 const struct operation memory_operations[] = {
-	{ .name = "fault", .workers = PROCESSES, .run = fault_run, .settle = own_memory },
+	{ .name = "fault", .workers = PROCESSES, .run = fault_run, .settle = own_memory, .count = 2 * COUNT },
 	{ .name = "fault-t", .workers = THREADS, .run = fault_run, .settle = own_memory },
 	{ .name = "fault-copy", .workers = PROCESSES, .run = fault_run, .prepare = full_file, .settle = own_copy,
 	  .count = 2 * COUNT },
@@ -158,8 +158,8 @@ const struct operation memory_operations[] = {
 	{ .name = "mmap-file", .workers = PROCESSES, .run = mmap_file_run, .prepare = large_file, .count = 3 * COUNT },
 	{ .name = "malloc", .workers = PROCESSES, .run = malloc_run },
 	{ .name = "malloc-t", .workers = THREADS, .run = malloc_run },
-	{ .name = "brk", .workers = PROCESSES, .run = brk_run, .settle = own_break, .count = 3 * COUNT },
-	{ .name = "flush", .workers = PROCESSES, .run = flush_run, .settle = own_memory, .count = 3 * COUNT },
+	{ .name = "brk", .workers = PROCESSES, .run = brk_run, .settle = own_break, .count = 6 * COUNT },
+	{ .name = "flush", .workers = PROCESSES, .run = flush_run, .settle = own_memory, .count = 4 * COUNT },
 	{ .name = "flush-t", .workers = THREADS, .run = flush_run, .settle = own_memory, .count = COUNT / 4 },
 	{ .name = "fork", .workers = PROCESSES, .run = fork_run, .count = COUNT / 4 },
 	{ .name = NULL },
