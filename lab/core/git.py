@@ -114,9 +114,10 @@ class Repo:
         """`git_bytes` as text without its last newline."""
         return self.git_bytes(*args, env=env, stdin=stdin).decode(errors="replace").rstrip("\n")
 
+    @functools.cache  # noqa: B019 - a repository is a path
     def path_of(self, name: str) -> Path:
         """The path of one of git's own files, such as `info/exclude`, which a linked checkout has elsewhere."""
-        return _path_of(self, name)
+        return Path(self.git("rev-parse", "--path-format=absolute", "--git-path", name))
 
     def commit(self, revision: str) -> str | None:
         """The full id of the commit that a revision names, or None."""
@@ -143,9 +144,12 @@ class Repo:
         """The commit by the nearest tag before it, or by its short id."""
         return self.git("describe", "--tags", "--always", "--abbrev=12", "--end-of-options", commit)
 
+    @functools.cache  # noqa: B019 - a repository is a path
     def facts(self, commit: str) -> Facts:
-        """What does not change about the commit of a full id; git is asked once."""
-        return _facts(self, commit)
+        """The facts of a commit, by its full id. A process asks git for them once."""
+        log = self.git("log", "-1", "--no-walk", "--format=%T %s", "--end-of-options", commit, "--")
+        tree_id, _, subject = log.partition(" ")
+        return Facts(tree_id, subject, self.describe(commit))
 
     def candidates(self, prefix: str) -> list[str]:
         """The full ids of all commits that begin with an abbreviated id, of four digits or more."""
@@ -293,21 +297,11 @@ class Repo:
 
 
 class Facts(NamedTuple):
-    """The tree of a commit, its subject, and its name by the tags of now."""
+    """A commit's tree, its subject, and its name by the nearest tag before it."""
 
     tree_id: str
     subject: str
     describe: str
-
-
-@functools.cache
-def _facts(repo: Repo, commit: str) -> Facts:
-    return Facts(repo.tree_id(commit), repo.subject(commit), repo.describe(commit))
-
-
-@functools.cache
-def _path_of(repo: Repo, name: str) -> Path:
-    return Path(repo.git("rev-parse", "--path-format=absolute", "--git-path", name))
 
 
 _NEARLY = {

@@ -182,7 +182,10 @@ def resolve_source(spec: ParsedSpec, progress: Progress) -> TreeSource:
 
 
 def _patched(tree: Tree, commit: str, facts: Facts, given: _Patches, number: int | None) -> TreeSource:
-    """Apply patches, then a layout, to the tree of facts; one other than the commit's becomes a commit of its own."""
+    """Apply patches, then a layout, to a tree. A tree that is not its commit's becomes a commit of its own.
+
+    facts: those of the tree, which may be a checkout's with uncommitted work.
+    """
     names = [name for name, _ in given]
     tree_id = _applied(tree, facts.tree_id, [patch for _, found in given for patch in found], facts.describe)
     if number is not None:
