@@ -10,7 +10,7 @@
 #
 # All of them set up whatever is missing first. BASE=, TEST= and ARGS= change what `make ab` compares.
 
-# Tests start hundreds of interpreters.
+# Tests start hundreds of interpreters, and each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 BASE ?=
@@ -53,8 +53,8 @@ clean-store:
 setup: $(VENV)/host-ready
 
 # The Python side, with the versions that are pinned. `python3 -m venv` needs a package of its own on Debian. Without
-# the tests' tools `make ab` begins earlier. Modules are compiled by all CPUs: where PYTHONDONTWRITEBYTECODE is set,
-# as in many containers, each command would compile all that it imports, and a refusal take three times as long.
+# the tests' tools, `make ab` begins earlier. All CPUs compile the modules here: if PYTHONDONTWRITEBYTECODE is set, as in
+# many containers, each command would compile all that it imports, and a refusal would take three times as long.
 $(VENV)/ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends python3-venv; }

@@ -52,7 +52,7 @@ class BothArms(NamedTuple):
     test: list[dict[str, float]]
 
     def values(self, metric: str) -> tuple[list[float], list[float]]:
-        """One of them; NaN if it is missing."""
+        """The values of one metric in each arm; NaN for a run that lacks it."""
         return [run.get(metric, math.nan) for run in self.base], [run.get(metric, math.nan) for run in self.test]
 
 

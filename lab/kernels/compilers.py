@@ -92,7 +92,7 @@ def identify(command: str = DEFAULT) -> Compiler:
 
 @functools.cache
 def _identified(command: str, linker: str, _: tuple[tuple[str, int], ...]) -> Compiler:
-    """Ask a compiler and its linker, again if one of them was replaced meanwhile."""
+    """Ask a compiler and its linker for their versions, and again if a file of theirs has another time."""
     version = run_text([command, "--version"]).partition("\n")[0]
     macros = run_text([command, "-dM", "-E", "-x", "c", "/dev/null"])
     # clang defines __GNUC__ too.

@@ -28,7 +28,7 @@ KERNEL_HALF = 1 << 63
 
 _TEXT_LETTERS = "tTwWiu"
 _SHF_EXECINSTR = 4
-# STT_NOTYPE, as functions in assembler often are, STT_FUNC and STT_GNU_IFUNC.
+# STT_NOTYPE, which functions in assembler often have, STT_FUNC and STT_GNU_IFUNC.
 _ELF_CODE = (0, 2, 10)
 # By the size of an address: the fields of a symbol, and the places of its name, info, section, value and size.
 _ELF_SYMBOL = {32: ("IIIBBH", (0, 3, 5, 1, 2)), 64: ("IBBHQQ", (0, 1, 3, 4, 5))}

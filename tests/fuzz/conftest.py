@@ -72,7 +72,7 @@ def copies(store: Store) -> dict[Path, Path]:
 
 @pytest.fixture
 def kept(copies: dict[Path, Path]) -> Iterator[None]:
-    """Makes the store as it was, after the test."""
+    """Restores the store after the test."""
     yield
     for folder, copy in copies.items():
         shutil.rmtree(folder)

@@ -57,7 +57,10 @@ static void enter(struct worker *worker)
 	write_file(worker->name, "cgroup.procs", "0");
 }
 
-/* Pages come as free from the case before as from this one: its first touches would show which case that was. */
+/*
+ * A page costs more if another vCPU freed it last, as the case before may have. So
+ * each worker takes and frees its pages first.
+ */
 static void enter_with_memory(struct worker *worker)
 {
 	enter(worker);
@@ -81,7 +84,9 @@ static void pipe_run(struct worker *worker)
 const struct operation cgroup_operations[] = {
 	{ .name = "pages", .workers = PROCESSES, .run = fault_run, .prepare = one_group, .settle = enter_with_memory },
 	{ .name = "pages-own", .workers = PROCESSES, .run = fault_run, .prepare = own_group, .settle = enter_with_memory },
-	{ .name = "objects", .workers = PROCESSES, .run = pipe_run, .prepare = one_group, .settle = enter, .count = 3 * COUNT },
-	{ .name = "objects-own", .workers = PROCESSES, .run = pipe_run, .prepare = own_group, .settle = enter, .count = 3 * COUNT },
+	{ .name = "objects", .workers = PROCESSES, .run = pipe_run, .prepare = one_group, .settle = enter,
+	  .count = 3 * COUNT },
+	{ .name = "objects-own", .workers = PROCESSES, .run = pipe_run, .prepare = own_group, .settle = enter,
+	  .count = 3 * COUNT },
 	{ .name = NULL },
 };
