@@ -273,10 +273,12 @@ def _size() -> Finding:
 def _disk() -> Finding:
     folder = paths.cache_dir()
     free_gb = shutil.disk_usage(folder).free / 2**30
-    text = f"{free_gb:.0f} GiB free for {folder}"
+    text = f"{free_gb:.1f} GiB free for {folder}"
+    elsewhere = "free some, or point XDG_CACHE_HOME and XDG_DATA_HOME elsewhere"
+    if free_gb < 1:
+        return _missing("disk", f"{text}: the guest image needs 1", elsewhere)
     if free_gb < 5:
-        needs = f"{text}: a kernel build needs 3, the default tree and image 2"
-        return _missing("disk", needs, "free some, or point XDG_CACHE_HOME and XDG_DATA_HOME elsewhere")
+        return _limited("disk", f"{text}: a kernel build needs 3, the default tree and image 2", elsewhere)
     return _ok("disk", text)
 
 

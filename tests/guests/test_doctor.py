@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -150,6 +151,15 @@ def test_a_qemu_that_cannot_end_turns_limits_contention(monkeypatch: pytest.Monk
     assert found.remedy and found.remedy.startswith("run `lab doctor --install`, which unpacks that of trixie-")
     monkeypatch.setattr(exact, "missing_for_contention", lambda *_: [])
     assert doctor._contention("true").state == "ok"
+
+
+@pytest.mark.parametrize(("free_gb", "state"), [(0.9, "missing"), (3, "limited"), (9, "ok")])
+def test_a_disk_with_room_for_packages_alone_is_limited(
+    monkeypatch: pytest.MonkeyPatch, free_gb: float, state: str
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=int(free_gb * 2**30)))
+    found = doctor._disk()
+    assert found.state == state and f"{free_gb:.1f} GiB free" in found.text
 
 
 @pytest.mark.parametrize(
