@@ -38,8 +38,11 @@ CI_S = float(os.environ.get("LAB_CI_MINUTES", "40")) * 60
 TOOLS = ("binutils", "gcc", "libc6-dev", "make", "qemu-system-x86")
 """The packages whose versions every shard depends on."""
 
-SPACE_NEEDED = 4 << 30
-"""The least free bytes: a kernel build needs 3 GiB, and the store grows meanwhile."""
+SPACE_NEEDED = 6 << 30
+"""The least free bytes: a kernel build needs 3 GiB, a container 2, and the store grows meanwhile."""
+
+UNUSED = "1h"
+"""How long tests have not used whatever goes first from the store, if that space is not free."""
 
 LAST_TEST_S = 60.0
 """How long the last test of a shard may go on after the deadline."""
@@ -357,10 +360,16 @@ def _git(*argv: str) -> str:
     return subprocess.run(["git", *argv], cwd=TOP, capture_output=True, text=True, check=True).stdout
 
 
-def _too_full() -> str:
-    """The reason not to begin: a full disk fails many tests after many minutes. Empty if there is room."""
+def no_room() -> str:
+    """The reason not to begin: a full disk fails many tests after many minutes. Empty if there is room, or room made.
+
+    Each change of an image or a build leaves the one before it in the store.
+    """
     there = next(folder for folder in (STORE, *STORE.parents) if folder.exists())
-    free = shutil.disk_usage(there).free
+    if (free := shutil.disk_usage(there).free) < SPACE_NEEDED and there == STORE:
+        home = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")} | {"HOME": str(STORE)}
+        subprocess.run([sys.executable, "-m", "lab", "gc", "--older-than", UNUSED], cwd=TOP, env=home, check=False)
+        free = shutil.disk_usage(there).free
     if free >= SPACE_NEEDED:
         return ""
     return f"{there}: {free >> 20} MiB free, the tests need {SPACE_NEEDED >> 20}; `make clean-store` drops what is kept"
@@ -372,7 +381,7 @@ def main() -> int:
     parser.add_argument("what", choices=("test", "all", "ci"))
     parser.add_argument("shard", nargs="?", default="")
     options = parser.parse_args()
-    if why := _too_full():
+    if why := no_room():
         print(why, file=sys.stderr)
         return 1
     table, began = load(), time.monotonic()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,6 +91,20 @@ def test_a_full_disk_is_named_before_anything_runs(
     assert suite.main() == 1
     said = capsys.readouterr()
     assert said.err.startswith(f"{tmp_path}: ") and " MiB free, the tests need " in said.err and said.out == ""
+
+
+def test_a_nearly_full_disk_is_made_room_on_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / ".cache" / "kernel-ab-lab" / "images"
+    for name, age_s in {"old": 7200, "new": 60}.items():
+        (cache / name).mkdir(parents=True)
+        record = cache / name / "image.json"
+        record.touch()
+        os.utime(record, (time.time() - age_s,) * 2)
+    left = iter([1 << 30, 10 << 30])
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=next(left)))
+    monkeypatch.setattr(suite, "STORE", tmp_path)
+    assert suite.no_room() == ""
+    assert [folder.name for folder in cache.glob("[!.]*")] == ["new"]
 
 
 def test_a_part_that_takes_too_long_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
