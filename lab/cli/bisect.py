@@ -17,7 +17,6 @@ from lab.compare import result_folders
 from lab.core.errors import UserError
 from lab.core.text import visible, width_of
 from lab.guests import hardware
-from lab.guests.host_commands import command_workload
 from lab.history import remember
 from lab.report import bisection_text
 from lab.stats import defaults
@@ -155,7 +154,7 @@ def bisect(
     if rest["run"] is not None:
         if rest["workload"]:
             raise UserError("--run and --workload exclude each other", hint="leave one of them out")
-        rest["workload"] = str(command_workload(rest["run"], [Path(one) for one in file]))
+        rest["workload"] = str(options.command_folder(rest["run"], file))
     elif file:
         raise UserError("--file brings a file along for the command of --run", hint="give one, or leave --file out")
     wanted = BisectRequest(**rest, paths=ctx.meta[_PATHS])

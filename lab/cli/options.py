@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ from lab.core.text import listed, seconds_of, visible
 from lab.guests import hardware
 from lab.guests.costs import BASES
 from lab.guests.exact import QEMU
-from lab.guests.host_commands import command_workload
+from lab.guests.host_commands import command_workload, left_here
 from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import archives, compilers, trees
 from lab.stats import defaults
@@ -453,10 +454,19 @@ def with_command(values: dict[str, Any], base_program: Path | None = None) -> di
     """The values of options, with the command of `--exec` as the workload."""
     rest = {name: value for name, value in values.items() if name not in ("exec", "file", "clocked")}
     if values["exec"] is not None:
-        brought = [Path(file) for file in values["file"]]
-        command = command_workload(values["exec"], brought, base_program=base_program, clocked=values["clocked"])
-        rest["workload"] = [str(command)]
+        folder = command_folder(values["exec"], values["file"], base_program=base_program, clocked=values["clocked"])
+        rest["workload"] = [str(folder)]
     return rest
+
+
+def command_folder(command: str, files: Sequence[str], **how: Any) -> Path:
+    """The folder of `command_workload`; a line on stderr names each file of the command that stays on the host."""
+    brought = [Path(file) for file in files]
+    folder = command_workload(command, brought, **how)
+    for word in left_here(command, brought):
+        hint = f"bring it with --file {shlex.quote(word)}"
+        click.echo(f"{word} is a file here, and the guest does not have it; {hint}", err=True)
+    return folder
 
 
 def measured(*, max_seeds: int, suite: str | None = None) -> Decorator:

@@ -151,6 +151,13 @@ def command_workload(
     return target
 
 
+def left_here(command: str, files: Sequence[Path]) -> list[str]:
+    """The words of a command that name files below the current folder which the guest does not have."""
+    brought = _brought(files)
+    words = [word for word in _words(command)[1:] if not Path(word).is_absolute()]
+    return [word for word in words if Path(word).is_file() and os.path.normpath(word) not in brought]
+
+
 def _words(command: str) -> list[str]:
     """The program of a command and its arguments. No shell reads them, so what only a shell understands is refused."""
     try:

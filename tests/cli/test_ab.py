@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -62,6 +63,20 @@ def test_two_kernels_and_a_command_need_no_options(monkeypatch: pytest.MonkeyPat
     assert parsed(monkeypatch, lab, "deb:6.1", "deb:6.12", "-w", "syscalls:getppid") == by_options
     by_options = parsed(monkeypatch, lab, "--base", "deb:6.1", "--test", "deb:6.12", "--exec", "true -x 'a b'")
     assert parsed(monkeypatch, lab, "deb:6.1", "deb:6.12", "--", "true", "-x", "a b") == by_options
+
+
+def test_a_file_of_the_command_that_stays_here_is_named(
+    monkeypatch: pytest.MonkeyPatch, lab: Lab, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ab, "plan_of", Mock(side_effect=UserError("that is all")))
+    Path("data.txt").write_text("b\na\n")
+    said = lab("ab", "deb:6.1", "deb:6.12", "--", "sort", "data.txt", status=2).err
+    assert "data.txt is a file here, and the guest does not have it; bring it with --file data.txt\n" in said
+    assert (
+        "is a file here"
+        not in lab("ab", "deb:6.1", "deb:6.12", "--file", "data.txt", "--", "sort", "data.txt", status=2).err
+    )
 
 
 @pytest.mark.parametrize(

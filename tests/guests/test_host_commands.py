@@ -12,7 +12,7 @@ import pytest
 
 from lab.cli import main
 from lab.core.errors import UserError
-from lab.guests.host_commands import command_workload
+from lab.guests.host_commands import command_workload, left_here
 from lab.guests.initrd import own_files
 from lab.workloads import selection
 
@@ -64,6 +64,14 @@ def test_the_same_command_is_the_same_workload_and_another_file_another(here: Pa
     assert (first / "input").read_text() == "1"
     with pytest.raises(UserError, match="no such file"):
         command_workload("sort x", [Path("missing")])
+
+
+def test_files_of_the_command_that_stay_here_are_named(here: Path) -> None:
+    for name in ("input", "tool"):
+        (here / name).write_text("1")
+    (here / "data").mkdir()
+    assert left_here(f"nice ./tool data missing input {here}/input", [Path("input")]) == ["./tool"]
+    assert left_here("nice ./tool", [Path("./tool")]) == []
 
 
 def script(here: Path, name: str, first_line: str, text: str = "") -> str:
