@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import zlib
 from pathlib import Path
 
 from lab.core.errors import UserError
 
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\0"
+
 
 def unpacked(path: Path, most: int) -> bytes:
-    """The content of a file that a user names: unpacked if gzip packed it, UTF-8 if PowerShell's `>` wrote UTF-16.
+    """The content of a file that a user names: unpacked if gzip or xz packed it, UTF-8 if PowerShell's `>` wrote UTF-16.
 
     `UserError` for more bytes than `most`.
     """
     try:
         with path.open("rb") as stream:
-            packed = stream.peek(2)[:2] == b"\x1f\x8b"
-            data = (gzip.GzipFile(fileobj=stream) if packed else stream).read(most + 1)
+            start = stream.peek(6)
+            if start.startswith(_GZIP):
+                data = gzip.GzipFile(fileobj=stream).read(most + 1)
+            elif start.startswith(_XZ):
+                data = lzma.LZMAFile(stream).read(most + 1)
+            else:
+                data = stream.read(most + 1)
         if data[:2] == b"\xff\xfe":
             data = data.decode("utf-16").encode()
-    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error

@@ -19,7 +19,7 @@ from lab.core.process import CommandFailed
 from lab.core.text import listed
 from lab.core.user_files import unpacked
 
-_NAMES = (".patch", ".diff", ".mbox", ".mbx", ".eml", ".patch.gz", ".mbox.gz")
+_NAMES = (".patch", ".diff", ".mbox", ".mbx", ".eml", ".patch.gz", ".patch.xz", ".mbox.gz")
 
 LORE = "lore:"
 """The start of a patch that is named by the id of its mail."""

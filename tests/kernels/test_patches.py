@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import lzma
 import quopri
 import textwrap
 from pathlib import Path
@@ -95,6 +96,7 @@ ALONE = {
     "flowed.eml": flowed("[PATCH] one", FIRST),
     "flowed-delsp.eml": flowed("[PATCH] one", FIRST, flags="delsp=yes; format=flowed"),
     "packed.mbox.gz": gzip.compress(ENCODED[1]),
+    "packed.patch.xz": lzma.compress(ENCODED[1]),
     "powershell.patch": FIRST.replace("\n", "\r\n").encode("utf-16"),
     "discussed.mbox": ENCODED[0] + mail("Re: [PATCH] one", f"> {FIRST}"[:400], "2", "1"),
 }
@@ -141,6 +143,7 @@ def test_every_form_of_a_patch_gives_the_tree_of_git_am(linux: Path, forms: dict
         (COVER + ONE, "2/2 of '[PATCH v2 1/2] one' is missing", "whole thread"),
         (ONE + TWO + patch("[PATCH v2 2/2] two", SECOND, "again"), "two different mails 2/2", "by itself"),
         (gzip.compress(ONE)[:200], "is damaged", ""),
+        (lzma.compress(ONE)[:200], "is damaged", ""),
         (FIRST.replace("+= 3", "+= 4").encode(), "mm/mmap.c, the hunk at line 3", "fits only roughly"),
         (COVER + ONE.replace(b"+= 3", b"+= 4") + TWO, "([PATCH v2 1/2] one) does not apply", "it is for 0123456789ab"),
         (patch("one", FIRST, "") + patch("bad", FIRST.replace("+= 3", "+= 4"), ""), "(bad) does not apply", ""),
