@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import zlib
 from pathlib import Path
@@ -13,19 +14,17 @@ _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\0"
 
 
 def unpacked(path: Path, most: int) -> bytes:
-    """The content of a file that a user names: unpacked if gzip or xz packed it, UTF-8 if PowerShell's `>` wrote UTF-16.
+    """The content of a file that a user names: unpacked if gzip or xz packed it; UTF-8 if PowerShell wrote UTF-16.
 
     `UserError` for more bytes than `most`.
     """
     try:
         with path.open("rb") as stream:
-            start = stream.peek(6)
-            if start.startswith(_GZIP):
-                data = gzip.GzipFile(fileobj=stream).read(most + 1)
-            elif start.startswith(_XZ):
-                data = lzma.LZMAFile(stream).read(most + 1)
-            else:
-                data = stream.read(most + 1)
+            data = stream.read(most + 1)
+        if data.startswith((_GZIP, _XZ)):
+            opened = gzip.open if data.startswith(_GZIP) else lzma.open
+            with opened(io.BytesIO(data)) as packed:
+                data = packed.read(most + 1)
         if data[:2] == b"\xff\xfe":
             data = data.decode("utf-16").encode()
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
