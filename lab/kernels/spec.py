@@ -267,6 +267,9 @@ def check_setting(key: str, value: str) -> None:
     """Refuse an unknown setting, and a value that a setting cannot have."""
     group, dot, name = key.partition(".")
     check = _FIXED.get(key) or (_OPEN.get(group + dot) if name else None)
+    if check is None and (key in ("arch", "config") or key.startswith("CONFIG_")):
+        hint = f"it is the kernel's: write REV%{key}={value}{f', or deb:6.12:{value}' * (key == 'arch')}"
+        raise UserError(f"{key} is no setting of a guest", hint=hint)
     if check is None:
         known = [*_FIXED, *(f"{group}NAME" for group in _OPEN)]
         close = suggestion(key, [*known, "sysctl", "cmdline", "env"])

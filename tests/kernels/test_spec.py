@@ -101,6 +101,12 @@ def test_kinds(tmp_path: Path) -> None:
         ("v6\n12", "control character", ""),
         ("v6.12@thp=nver", "thp=nver", "madvise"),
         ("v6.12@tph=never", "unknown setting 'tph'", "did you mean thp?"),
+        ("v6.12@arch=arm64", "arch is no setting of a guest", "write REV%arch=arm64, or deb:6.12:arm64"),
+        (
+            "v6.12@CONFIG_KASAN=y",
+            "CONFIG_KASAN is no setting of a guest",
+            "it is the kernel's: write REV%CONFIG_KASAN=y",
+        ),
         ("v6.12@hugepages=-1", "hugepages=-1", "whole number"),
         ("v6.12@hugepages=²", "hugepages", "whole number"),
         ("v6.12@sysctl.vm.x=", "no value", ""),
