@@ -1,6 +1,5 @@
 """Noise certificates: what they say, where they are kept, and who quotes them when."""
 
-import json
 import math
 import random
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.cli import aa, main
+from lab.cli import aa
 from lab.compare import result_folders
 from lab.compare.certificates import certify, covariates, keep, kept, layouts_sd, quote, setup
 from lab.compare.plan import Plan
@@ -20,6 +19,7 @@ from lab.core.errors import HostFailed
 from lab.kernels.spec import with_layout
 
 from ..fakes import result as fakeresult
+from ..fakes.command import Lab
 from ..fakes.guest import FakeGuests, kernel, plan, pretend, write_workload
 from ..fakes.host import BENCH, LAPTOP, plant
 from ..fakes.result import RATE, case, result
@@ -148,8 +148,7 @@ def test_a_certificate_is_quoted_for_what_it_is_of(bench: Path, monkeypatch: pyt
     assert quoted(bench) is None
     keep(certify(live_result(), bench))
     told = quoted(bench)
-    assert told
-    assert told.startswith("by its noise certificate (2026-11-21, 40 rounds) this host resolves ")
+    assert told and told.startswith("by its noise certificate (2026-11-21, 40 rounds) this host resolves ")
     assert told.endswith(" % in 15 rounds")
     assert quoted(bench, accelerator="tcg") is None
     assert quoted(bench, duet=True) is None
@@ -161,8 +160,7 @@ def test_a_certificate_is_quoted_for_what_it_is_of(bench: Path, monkeypatch: pyt
 def test_it_warns_when_the_host_has_changed_since(bench: Path, tmp_path: Path) -> None:
     keep(certify(live_result(), bench))
     told = quoted(plant(tmp_path / "laptop", LAPTOP))
-    assert told
-    assert "but the host has changed since (" in told
+    assert told and "but the host has changed since (" in told
     assert "governor: performance -> powersave" in told
     assert "THP: never -> always" in told
     # A certificate of the host as it is goes before a newer one of what it was.
@@ -182,25 +180,25 @@ def test_a_newer_certificate_takes_the_place_of_an_older_one(bench: Path) -> Non
 # ---- the command
 
 
-def run_aa(monkeypatch: pytest.MonkeyPatch, made: AbResult, *words: str) -> int:
-    def planned(asked: ComparisonRequest, progress: object) -> Plan:
-        specs = [kernel(name).spec for name in ("base", "test")]
-        return asked.plan(specs, None)
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[ComparisonRequest]:
+    """What `lab aa` was asked for, each time that it planned a comparison of two kernel files."""
+    requests: list[ComparisonRequest] = []
 
-    monkeypatch.setattr(aa, "plan_of", planned)
-    monkeypatch.setattr(aa, "measure_aloud", lambda *_: made)
-    return main.run(["aa", *words])
+    def plan_of(options: ComparisonRequest, _: object) -> Plan:
+        requests.append(options)
+        return options.plan([kernel(name).spec for name in ("base", "test")], None)
+
+    monkeypatch.setattr(aa, "plan_of", plan_of)
+    return requests
 
 
-def test_the_command_keeps_and_lists_certificates(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(["aa", "--list"]) == 0
-    assert "no certificates yet" in capsys.readouterr().out
-    assert run_aa(monkeypatch, live_result(), "v1") == 0
-    assert NAME in capsys.readouterr().out
-    assert main.run(["aa", "--list", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+@pytest.mark.usefixtures("asked")
+def test_the_command_keeps_and_lists_certificates(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no certificates yet" in lab("aa", "--list").out
+    monkeypatch.setattr(aa, "measure_aloud", lambda *_: live_result())
+    assert NAME in lab("aa", "v1").out
+    document = lab("aa", "--list", "--json").document
     assert document["schema"] == "lab.aa/1"
     assert [one["case"] for one in document["certificates"]] == [NAME]
     assert {each.split(":")[0] for each in document["certificates"][0]["changed"]} <= {"QEMU"}
@@ -209,50 +207,30 @@ def test_the_command_keeps_and_lists_certificates(
     assert result_folders.load_plan(stored).fixed_seeds
 
 
-def test_the_command_compares_builds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = []
-
-    def plan_of(options: ComparisonRequest, _: object) -> Any:
-        asked.append((options.base, options.test))
-        return plan("alloc-burst")
-
-    monkeypatch.setattr(aa, "plan_of", plan_of)
+def test_the_command_compares_builds(lab: Lab, monkeypatch: pytest.MonkeyPatch, asked: list[ComparisonRequest]) -> None:
     monkeypatch.setattr(aa, "measure_aloud", lambda *_: of_builds(0.03, 2))
-    assert main.run(["aa", "v1@thp=never", "--layout", "2"]) == 0
-    assert asked == [("v1@thp=never", "v1+layout-2@thp=never")]
-    assert "live kvm layout-2 +" in capsys.readouterr().out
-    assert main.run(["aa", "deb:6.12", "--layout", "2"]) == 2
-    assert "deb:6.12 is a built kernel" in capsys.readouterr().err
+    assert "live kvm layout-2 +" in lab("aa", "v1@thp=never", "--layout", "2").out
+    assert [(one.base, one.test) for one in asked] == [("v1@thp=never", "v1+layout-2@thp=never")]
+    assert "deb:6.12 is a built kernel" in lab("aa", "deb:6.12", "--layout", "2", status=2).err
 
 
-def test_exact_mode_that_is_not_exact_exits_4(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_aa(monkeypatch, result(fakeresult.SLOWER), "v1") == 4
-    assert "exact mode is not exact here" in capsys.readouterr().err
+@pytest.mark.usefixtures("asked")
+def test_exact_mode_that_is_not_exact_exits_4(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aa, "measure_aloud", lambda *_: result(fakeresult.SLOWER))
+    assert "exact mode is not exact here" in lab("aa", "v1", status=4).err
     assert kept() == []
 
 
-def test_one_kernel_through_exact_mode_is_equal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_kernel_through_exact_mode_is_equal(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of `lab aa` but the guests, which give numbers by seed."""
     pretend(monkeypatch, tmp_path, FakeGuests())
     monkeypatch.setattr(aa, "plan_of", lambda asked, _: plan(write_workload(tmp_path / "mine"), fixed_seeds=True))
-    assert main.run(["aa", "v1", "--jobs", "1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = lab("aa", "v1", "--jobs", "1").out.splitlines()
     assert lines[0] == "mine:small: equal to the last digit in every metric, 6 seeds, each run twice: same"
     assert {one.equal for one in kept()} == {True}
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ([], "a kernel is needed"),
-        (["v1", "--resume", "x"], "a kernel is needed"),
-        (["--resume", "nothing"], "there is no result 'nothing'"),
-    ],
-)
-def test_what_cannot_be_is_refused(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["aa", *words]) == 2
-    assert reason in capsys.readouterr().err
+def test_what_cannot_be_is_refused(lab: Lab) -> None:
+    assert "a kernel is needed" in lab("aa", status=2).err
+    assert "a kernel is needed" in lab("aa", "v1", "--resume", "x", status=2).err
+    assert "there is no result 'nothing'" in lab("aa", "--resume", "nothing", status=2).err

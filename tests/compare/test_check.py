@@ -1,13 +1,11 @@
 """The check of a workload: by `lab workload check`, and of its needs before anything boots."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from lab.cli import main
 from lab.compare import check, comparison, measurement, result_folders, runs
 from lab.compare.check import _require_kconfig, check_guest, check_parameters
 from lab.compare.runs import GuestRun, Run
@@ -20,15 +18,14 @@ from lab.kernels.kernel import Kernel, KernelSpec
 from lab.workloads import selection
 from lab.workloads.spec import Workload
 
+from ..fakes.command import Lab
 from ..fakes.guest import IMAGE, WORKLOAD, FakeGuests, FakeInstrument, kernel, plan, pretend, write_workload
 from ..fakes.kernel_image import elf
 from ..fakes.work import quiet
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
-SIZED = WORKLOAD.replace('name = "large"', 'name = "large"\nmemory_mb = 300').replace(
-    'name = "small"', 'name = "small"\nmemory_mb = 400'
-)
+SIZED = WORKLOAD.replace('"small"', '"small"\nmemory_mb = 400').replace('"large"', '"large"\nmemory_mb = 300')
 
 
 @pytest.fixture
@@ -45,23 +42,19 @@ def kernel_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "file:/boot/boot"
 
 
-def test_what_is_sound_and_what_is_not(guests: FakeGuests, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_sound_and_what_is_not(lab: Lab, guests: FakeGuests, tmp_path: Path) -> None:
     mine = write_workload(tmp_path / "mine", SIZED)
     bad = write_workload(tmp_path / "bad", SIZED.replace("vcpus = 1", "vcpus = 0"))
-    assert main.run(["workload", "check", mine, bad, "nothing"]) == 2
-    said = capsys.readouterr().out.splitlines()
+    said = lab("workload", "check", mine, bad, "nothing", status=2).out.splitlines()
     assert said[0] == f"{mine}: ok, 2 cases, 0.0 MiB in the guest"
     assert said[1].startswith(f"{bad}: {bad}/workload.toml:5: ")
     assert "no workload is called 'nothing'" in said[2]
     assert guests.calls == []
 
 
-def test_the_smallest_case_is_run(
-    guests: FakeGuests, kernel_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_smallest_case_is_run(lab: Lab, guests: FakeGuests, kernel_file: str, tmp_path: Path) -> None:
     mine = write_workload(tmp_path / "mine", SIZED)
-    assert main.run(["workload", "check", mine, "--run", kernel_file, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = lab("workload", "check", mine, "--run", kernel_file, "--json").document
     assert document["schema"] == "lab.workload-check/1"
     (row,) = document["workloads"]
     assert (row["ok"], row["case"], row["metrics"]) == (True, "large", {"throughput": 12.5, "faults": 100.0})
@@ -87,28 +80,24 @@ class Clocked(FakeGuests):
         return msgspec.structs.replace(run, costs=costs)
 
 
+@pytest.mark.usefixtures("guests")
 def test_work_that_follows_the_clock_is_found_and_refused(
-    guests: FakeGuests,
-    kernel_file: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    lab: Lab, kernel_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = write_workload(tmp_path / "mine", SIZED)
-    monkeypatch.setattr(runs, "measure", Clocked(0.0).measure)
-    assert main.run(["workload", "check", mine, "--run", kernel_file]) == 2
-    assert capsys.readouterr().out == (
+
+    def checked(share_that_is_fixed: float, status: int = 0) -> str:
+        monkeypatch.setattr(runs, "measure", Clocked(share_that_is_fixed).measure)
+        return lab("workload", "check", mine, "--run", kernel_file, status=status).out
+
+    assert checked(0.0, status=2) == (
         f"{mine}: mine:large does as much work as the clock lets it: 4,000 operations where an instruction takes "
         "16 ns, 1,000 operations where it takes 64; give it a fixed number of operations; or measure it as it is, by "
         "--clocked for a command, or by clocked = true in its workload.toml\n"
     )
-    monkeypatch.setattr(runs, "measure", Clocked(0.999).measure)
-    assert main.run(["workload", "check", mine, "--run", kernel_file]) == 0
-    assert capsys.readouterr().out.endswith("its work does not follow the clock\n")
+    assert checked(0.999).endswith("its work does not follow the clock\n")
     write_workload(tmp_path / "mine", SIZED.replace("vcpus", "clocked = true\nvcpus"))
-    monkeypatch.setattr(runs, "measure", Clocked(0.0).measure)
-    assert main.run(["workload", "check", mine, "--run", kernel_file]) == 0
-    assert capsys.readouterr().out.endswith("its work follows the clock, as it says\n")
+    assert checked(0.0).endswith("its work follows the clock, as it says\n")
 
 
 def test_a_comparison_refuses_it_too_and_asks_once(

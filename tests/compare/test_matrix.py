@@ -2,8 +2,7 @@
 
 import csv
 import io
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import msgspec
 import pytest
 
 from lab import report
-from lab.cli import main
 from lab.compare import matrix, matrix_results, measurement, result_folders
 from lab.compare.matrix import MatrixRequest
 from lab.compare.matrix_results import Cell, MatrixPlan, MatrixResult
@@ -21,26 +19,22 @@ from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import Outcome
 
 from ..fakes import kernel_image
+from ..fakes.command import Ended, Lab
 from ..fakes.guest import WORKLOAD, FakeGuests, FakeInstrument, Formula, Unsupported, kernel, pretend, write_workload
 from ..fakes.work import quiet
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
-FACTORS = {"always-always": 1.0, "always-never": 1.0, "never-always": 0.5, "never-never": 2.0}
+FACTORS = {"thp-never-thp.defrag-always": 0.5, "thp-never-thp.defrag-never": 2.0}
 
 
 def by_setting(arm: str, seed: int, case: str) -> float:
-    """The large case depends on the settings; the control does not."""
-    return (100.0 + seed) * (1.0 if case == "small" else factor_of(arm, seed))
+    """The large case depends on the settings, and what differs has some spread; the control does not."""
+    factor = 1.0 if case == "small" else FACTORS.get(arm, 1.0)
+    return (100.0 + seed) * factor * (1 + seed * 1e-4 * (factor != 1.0))
 
 
-def factor_of(arm: str, seed: int) -> float:
-    """By the arm's name in files; what differs from 1 has some spread."""
-    factor = FACTORS[arm.replace("thp-", "", 1).replace("thp.defrag-", "", 1)]
-    return factor * (1 + seed * 1e-4 * (factor != 1.0))
-
-
-def a_plan(workload: str, kernel_files: list[str], settings: list[str], **changes: Any) -> MatrixPlan:
+def a_plan(workload: str, kernel_files: Sequence[str], settings: Sequence[str], **changes: Any) -> MatrixPlan:
     """A plan of kernel files that exist only in name."""
     asked = MatrixRequest(
         kernel=tuple(f"{name}=file:/boot/{name}" for name in kernel_files), settings=tuple(settings),
@@ -50,7 +44,7 @@ def a_plan(workload: str, kernel_files: list[str], settings: list[str], **change
 
 
 Start = Callable[..., tuple[FakeGuests, Callable[[], MatrixResult]]]
-TWO_AXES = ["thp=always,never", "thp.defrag=always,never"]
+TWO_AXES = ("thp=always,never", "thp.defrag=always,never")
 
 
 @pytest.fixture
@@ -60,17 +54,15 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Prepare a matrix with guests of a formula; call what it gives to measure."""
+    """Prepare a matrix of kernel files with guests of a formula; call what it gives to measure."""
 
     def prepare(
-        formula: Formula, *, files: list[str] | None = None, settings: list[str] | None = None, jobs: int = 1,
+        formula: Formula, *, files: Sequence[str] = ("k",), settings: Sequence[str] = TWO_AXES, jobs: int = 1,
         text: str = WORKLOAD, **changes: Any,
     ) -> tuple[FakeGuests, Callable[[], MatrixResult]]:  # fmt: skip
         guests = pretend(monkeypatch, tmp_path, FakeGuests(formula))
-        workload = write_workload(tmp_path / "mine", text)
-        plan = a_plan(workload, files or ["k"], TWO_AXES if settings is None else settings, **changes)
-        if not (folder / "plan.json").exists():
-            result_folders.store_plan(folder, plan)
+        plan = a_plan(write_workload(tmp_path / "mine", text), files, settings, **changes)
+        result_folders.store_plan(folder, plan)
         return guests, lambda: matrix.measure(plan, folder, quiet(jobs=jobs))
 
     return prepare
@@ -121,14 +113,11 @@ def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
 def test_numbers_without_spread_take_three_seeds_and_only_open_arms_go_on(start: Start) -> None:
     guests, measure = start(by_setting)
     measure()
-    seeds: dict[str, int] = {}
-    for arm, seed in guests.boots:
-        seeds[arm] = max(seeds.get(arm, 0), seed)
-    assert seeds == {
+    last_seeds = dict(sorted(guests.boots))
+    assert last_seeds == {
         "thp-always-thp.defrag-always": 6,  # the baseline, with which the open ones are paired
         "thp-always-thp.defrag-never": 3,
-        "thp-never-thp.defrag-always": 6,
-        "thp-never-thp.defrag-never": 6,
+        **dict.fromkeys(FACTORS, 6),
     }
 
 
@@ -200,57 +189,40 @@ def test_any_metric_can_be_shown(start: Start) -> None:
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def command(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Run `lab matrix` on one kernel file; the first argument is the guests' formula."""
     workload = write_workload(tmp_path / "mine")
     (tmp_path / "k").write_bytes(kernel_image.empty())
 
-    def run(formula: Formula, *words: str) -> int:
+    def run(formula: Formula, *words: str, status: int = 0) -> Ended:
         pretend(monkeypatch, tmp_path, FakeGuests(formula))
         asked = ["--kernel", f"file:{tmp_path}/k", "--set", TWO_AXES[0], "--set", TWO_AXES[1], "-w", workload]
-        return main.run(["matrix", *([] if "--resume" in words else asked), "--model", "none", *words])
+        return lab("matrix", *([] if "--resume" in words else asked), "--model", "none", *words, status=status)
 
     return run
 
 
-def test_the_command_prints_one_document_and_report_the_same(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(by_setting, "--json") == 0
-    said = capsys.readouterr()
-    document = json.loads(said.out)
+def test_the_command_prints_a_document_that_is_shown_listed_and_replayed(command: Lab, lab: Lab) -> None:
+    ended = command(by_setting, "--json")
+    document = ended.document
     assert document["schema"] == "lab.matrix/1" and len(document["cells"]) == 8
-    assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 to 12 seeds: 24 guests, " in said.err
-    assert main.run(["report", document["result"], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == document
-    assert main.run(["report", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
+    assert "8 cells: 4 arms of 1 kernel, 2 cases, 6 to 12 seeds: 24 guests, " in ended.err
+    assert lab("report", document["result"], "--json").document == document
+    listed = lab("report", "--json").document
     assert [row["result"] for row in listed["matrices"]] == [document["result"]] and listed["results"] == []
-    assert main.run(["report"]) == 0
-    assert "matrix" in capsys.readouterr().out
+    assert "matrix" in lab("report").out
+    replayed = lab("replay", "latest", "--json").document
+    assert (replayed["differences"], replayed["environment"]) == ([], [])
+    assert command(by_setting).out == lab("report", "latest").out
 
 
-def test_a_stored_matrix_is_shown_and_replayed(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(by_setting) == 0
-    text = capsys.readouterr().out
-    assert main.run(["report", "latest"]) == 0
-    assert capsys.readouterr().out == text
-    assert main.run(["replay", "latest", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["differences"], document["environment"]) == ([], [])
-
-
-def test_a_failed_cell_is_status_4_after_everything_was_printed(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(breaking) == 4
-    said = capsys.readouterr()
-    assert "✗" in said.out and "failed: thp-never-thp.defrag-always arm, seed 1" in said.out
-    (complaint,) = [line for line in said.err.splitlines() if line.startswith("lab: ")]
+def test_a_failed_cell_is_status_4_after_everything_was_printed(command: Lab) -> None:
+    ended = command(breaking, status=4)
+    assert "✗" in ended.out and "failed: thp-never-thp.defrag-always arm, seed 1" in ended.out
+    (complaint,) = [line for line in ended.err.splitlines() if line.startswith("lab: ")]
     assert "2 of 8 cells failed" in complaint
     reference = complaint.split("lab matrix --resume ")[1].split("`")[0]
-    assert command(by_setting, "--resume", reference) == 0
-    assert "failed:" not in capsys.readouterr().out
+    assert "failed:" not in command(by_setting, "--resume", reference).out
 
 
 @pytest.mark.parametrize(
@@ -263,30 +235,25 @@ def test_a_failed_cell_is_status_4_after_everything_was_printed(
         (["--mode", "live"], "live mode"),
     ],
 )
-def test_bad_input_is_refused_before_any_work(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
-) -> None:
-    assert command(by_setting, *words) == 2
-    assert complaint in capsys.readouterr().err
+def test_bad_input_is_refused_before_any_work(command: Lab, words: list[str], complaint: str) -> None:
+    assert complaint in command(by_setting, *words, status=2).err
     assert not list(result_folders.results_dir().glob("*"))
 
 
 # --- modelled cycles beside the count of instructions
-
-MODELLED = WORKLOAD.replace('model = "none"', 'model = "tlb"')
-
-
-def slower_if_never(arm: str, seed: int, case: str) -> float:
-    return 60.0 if "never" in arm and case == "large" else 100.0
 
 
 @pytest.fixture
 def modelled(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MatrixResult]:
     """Measure a matrix of two arms, of which modelled cycles and instructions disagree in the large case."""
     monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument())
+    text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
+
+    def slower_if_never(arm: str, seed: int, case: str) -> float:
+        return 60.0 if "never" in arm and case == "large" else 100.0
 
     def measured(**changes: Any) -> MatrixResult:
-        guests, measure = start(slower_if_never, settings=["thp=always,never"], text=MODELLED, model="auto", **changes)
+        guests, measure = start(slower_if_never, settings=["thp=always,never"], text=text, model="auto", **changes)
         guests.counts = lambda arm, seed, case: 800.0 if "never" in arm and case == "large" else 1000.0
         return measure()
 
