@@ -30,15 +30,14 @@ from lab.guests.plugin import Brackets, Instrument, Model
 from lab.guests.run import Arm, RunningGuests
 from lab.report import document
 from lab.report.inputs import open_comparisons
-from lab.stats.verdict import Metric, Outcome, compare_metric
+from lab.stats.verdict import Metric, Outcome
 from lab.workloads import selection
 
 from ..fakes import live as fakelive
+from ..fakes import result as fakeresult
 from ..fakes.guest import WORKLOAD, FakeGuests, plan, pretend, write_workload
 from ..fakes.work import quiet
 from .test_round_runner import Host
-
-DATA = Path(__file__).parents[1] / "data"
 
 HOW = LivePlan(accelerator="tcg", max_rounds=24, iterations=2, seed=1)
 FACT = guest_host.HostFact(name="governor", value="powersave", state="limited", text="a text", remedy="a remedy")
@@ -57,12 +56,11 @@ def planned(tmp_path: Path, **changes: object) -> Plan:
     return plan(write_workload(tmp_path / "mine"), mode="live", live=msgspec.structs.replace(HOW, **changes))
 
 
-def measured(tmp_path: Path, wanted: Plan, progress: Progress | None = None) -> AbResult:
+def measured(tmp_path: Path, wanted: Plan, **means: Any) -> AbResult:
     folder = tmp_path / "result"
     if not (folder / "plan.json").exists():
         result_folders.store_plan(result_folders.new_folder(folder), wanted)
-    work = quiet(progress=progress) if progress else quiet()
-    return comparison.measure(result_folders.load_plan(folder), folder, work)
+    return comparison.measure(result_folders.load_plan(folder), folder, quiet(**means))
 
 
 def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
@@ -70,8 +68,7 @@ def test_a_document_of_live_mode(tmp_path: Path, host: Host) -> None:
     found = measured(tmp_path, planned(tmp_path))
     assert {case.case: case.verdict for case in found.cases} == {"small": Outcome.SAME, "large": Outcome.REGRESSION}
     assert (found.mode, found.verdict, found.pairs) == ("live", Outcome.REGRESSION, "round")
-    assert found.live is not None
-    assert found.live.host == [FACT]
+    assert found.live is not None and found.live.host == [FACT]
     assert [one.state for one in found.live.rounds[:2]] == ["repeated", "kept"]
     assert found.seeds == [*range(1, len(found.seeds) + 1)]
     assert len(found.cases[0].metrics[0].base) == len(found.seeds), "one number a round"
@@ -151,16 +148,14 @@ def test_guests_have_the_cpu_model_with_which_kvm_works(
 
 def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(tmp_path: Path, host: Host) -> None:
     found = measured(tmp_path, planned(tmp_path))
-    assert found.live is not None
-    assert found.live.planned_rounds == 24
+    assert found.live is not None and found.live.planned_rounds == 24
     assert str(found.live).startswith(f"{len(found.seeds)} rounds of 24 planned")
     older = json.loads(records.encode(found))
     del older["live"]["planned_rounds"]
     for case in older["cases"]:
         case["metrics"] = [{**metric, "method": "e-value"} for metric in case["metrics"]]
     read = msgspec.convert(older, AbResult)
-    assert read.live is not None
-    assert read.live.planned_rounds is None
+    assert read.live is not None and read.live.planned_rounds is None
     assert str(read.live).startswith(f"{len(found.seeds)} rounds")
     jsonschema.validate(older, document.schema())
 
@@ -173,8 +168,7 @@ def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
     monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: known)
     wanted = planned(tmp_path)
     found = measured(tmp_path, wanted)
-    assert found.live is not None
-    assert found.live.covariates == known
+    assert found.live is not None and found.live.covariates == known
     assert found.why(found.cases[1]) == "adjusted by mine:small"
     monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: {})
     folder = tmp_path / "result"
@@ -206,7 +200,7 @@ def test_a_profile_that_fails_costs_no_verdict(
 
     monkeypatch.setattr(boots, "boot", boot)
     with Progress() as progress:
-        found = measured(tmp_path, planned(tmp_path, perf_record=True), progress)
+        found = measured(tmp_path, planned(tmp_path, perf_record=True), progress=progress)
     assert found.verdict == Outcome.REGRESSION
     assert "no profile: profile-test-mine: the kernel panicked" in capsys.readouterr().err
     assert "profile-base-mine" in host.booted and "profile-test-mine" not in host.booted
@@ -224,14 +218,14 @@ def test_each_death_is_told_at_once(
 
     monkeypatch.setattr(boots, "boot", boot)
     with pytest.raises(GuestFailed) as error:
-        measured(tmp_path, planned(tmp_path), Progress())
+        measured(tmp_path, planned(tmp_path), progress=Progress())
     assert "its guest died 3 times in round 1" in error.value.message
     assert told == [0, 1, 1], "each is told before the next try"
 
 
 def test_a_line_a_round(tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     host.troubles = iter([["steal 3 %"]])
-    measured(tmp_path, planned(tmp_path), Progress())
+    measured(tmp_path, planned(tmp_path), progress=Progress())
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("cases: 2; up to 24 rounds of 2 guests by tcg on CPUs 0; ")
     assert lines[1].startswith("this host adds noise: governor powersave; ")
@@ -246,26 +240,19 @@ def test_what_fits_into_a_budget_is_said_once(
 ) -> None:
     """Rounds of 10 s: 4 are done when 60 s are left, so 10 in all."""
     host.keep_time(monkeypatch)
-    folder = result_folders.new_folder(tmp_path / "result")
-    result_folders.store_plan(folder, planned(tmp_path))
-    comparison.measure(result_folders.load_plan(folder), folder, quiet(deadline=100.0, progress=Progress()))
+    measured(tmp_path, planned(tmp_path), deadline=100.0, progress=Progress())
     lines = capsys.readouterr().err.splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("planned")]
     assert [lines[number] for number in said] == ["planned for this budget: 10 rounds, 2 iterations a boot"]
     assert lines[said[0] + 1].startswith("round 4, 10 s: ")
 
 
-def test_rounds_are_not_replayed(tmp_path: Path, host: Host) -> None:
-    measured(tmp_path, planned(tmp_path, max_rounds=2, fixed_rounds=True))
+def test_a_duet_has_two_seats_and_is_not_replayed(tmp_path: Path, host: Host) -> None:
+    found = measured(tmp_path, planned(tmp_path, duet=True, max_rounds=2, fixed_rounds=True))
+    assert found.live is not None and found.seeds == [1, 2]
+    assert [cpu_set.cpus for cpu_set in found.live.cpu_sets["mine"]] == [[0], [1]]
     with pytest.raises(UserError, match="no two runs are equal to the last digit"):
         replay.replay(str(tmp_path / "result"), quiet())
-
-
-def test_a_duet_has_two_seats(tmp_path: Path, host: Host) -> None:
-    found = measured(tmp_path, planned(tmp_path, duet=True, max_rounds=2, fixed_rounds=True))
-    assert found.live is not None
-    assert [cpu_set.cpus for cpu_set in found.live.cpu_sets["mine"]] == [[0], [1]]
-    assert found.seeds == [1, 2]
 
 
 def test_a_case_that_says_nothing_in_live_mode_is_unsupported(
@@ -323,8 +310,6 @@ def test_what_the_host_cannot_do_is_refused_first(tmp_path: Path, host: Host, mo
 
 # ---- the model checked by a PMU: instructions that perf counted in hardware beside exact mode's
 
-OPERATIONS = 500.0
-
 
 class CountingGuests(FakeGuests):
     """Guests of exact mode: a whole program has 9,000,000 user instructions, its window fewer, in 500 operations."""
@@ -342,7 +327,7 @@ class CountingGuests(FakeGuests):
         brackets = guest.bench.instrument.brackets
         self.brackets.append((guest.arm.name, brackets))
         whole = {"counted_operations": 1.0, "user_instructions": 9e6, "kernel_instructions": 2e6}
-        window = {"counted_operations": OPERATIONS, "user_instructions": 1.0, "kernel_instructions": 2.0}
+        window = {"counted_operations": 500.0, "user_instructions": 1.0, "kernel_instructions": 2.0}
         for costs in run.costs.values():
             costs |= whole if brackets is Brackets.CASE else window
         records.save(guest.record_path, run)
@@ -362,19 +347,11 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CountingGuests:
 
 def counted(base: tuple[float, float], test: tuple[float, float]) -> CaseResult:
     """A case in which perf counted so many instructions, in user and in kernel mode."""
-    events = zip(perf_stat.SIDES, zip(base, test, strict=True), strict=True)
-    metrics = [
-        compare_metric(
-            Metric(name=perf_stat.metric_name(event), unit="instructions", better="neither"), [b], [t], exact=False
-        )
-        for event, (b, t) in events
-    ]
-    primary = compare_metric(
-        Metric(name="throughput", unit="op/s", better="higher", primary=True), [1.0], [1.0], exact=False
-    )
-    return CaseResult(
-        workload="mine", case="large", group="mine", control=False, verdict=Outcome.SAME, metrics=[primary, *metrics]
-    )
+    metrics = [fakeresult.compared(fakeresult.RATE, [1.0], [1.0])]
+    for event, b, t in zip(perf_stat.SIDES, base, test, strict=True):
+        counter = Metric(name=perf_stat.metric_name(event), unit="instructions", better="neither")
+        metrics.append(fakeresult.compared(counter, [b], [t]))
+    return CaseResult(workload="mine", case="large", group="mine", control=False, verdict=Outcome.SAME, metrics=metrics)
 
 
 def check(tmp_path: Path, *cases: CaseResult) -> Any:
@@ -387,23 +364,13 @@ def test_counts_of_whole_programs_are_divided_by_the_operations_of_their_windows
     tmp_path: Path, guests: CountingGuests
 ) -> None:
     found = check(tmp_path, counted((9_090_000.0, 2_200_000.0), (9e6, 1e6)))
-    assert found == {
-        "mine:large": {
-            "base": ModelCheck(
-                operations=500.0,
-                user=Counted(perf=18_180.0, model=18_000.0, ratio=1.01),
-                kernel=Counted(perf=4_400.0, model=4_000.0, ratio=1.1),
-            ),
-            "test": ModelCheck(
-                operations=500.0,
-                user=Counted(perf=18_000.0, model=18_000.0, ratio=1.0),
-                kernel=Counted(perf=2_000.0, model=4_000.0, ratio=0.5),
-            ),
-        }
-    }
-    assert sorted(guests.brackets, key=str) == sorted(
-        [(arm, brackets) for arm in ("base", "test") for brackets in (None, Brackets.CASE)], key=str
-    )
+    user, kernel = Counted(perf=18_180.0, model=18_000.0, ratio=1.01), Counted(perf=4_400.0, model=4_000.0, ratio=1.1)
+    base = ModelCheck(operations=500.0, user=user, kernel=kernel)
+    user, kernel = Counted(perf=18_000.0, model=18_000.0, ratio=1.0), Counted(perf=2_000.0, model=4_000.0, ratio=0.5)
+    test = ModelCheck(operations=500.0, user=user, kernel=kernel)
+    assert found == {"mine:large": {"base": base, "test": test}}
+    brackets = [(arm, brackets) for arm in ("base", "test") for brackets in (None, Brackets.CASE)]
+    assert sorted(guests.brackets, key=str) == sorted(brackets, key=str)
     assert {cases for _, _, cases in guests.calls} == {("large",)}, "only what perf counted"
 
 
@@ -433,7 +400,7 @@ def test_a_guest_that_fails_costs_no_verdict(
 def test_a_pmus_instructions_stand_beside_those_of_exact_mode(
     tmp_path: Path, host: Host, guests: CountingGuests, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    lines = (DATA / "perf-stat-pmu.jsonl").read_text().splitlines()
+    lines = (Path(__file__).parents[1] / "data" / "perf-stat-pmu.jsonl").read_text().splitlines()
 
     def boot(*words: Any, **how: Any) -> BootRecord:
         record = host.boot(*words, **how)

@@ -8,7 +8,7 @@ import pytest
 
 from lab.compare import comparison, measurement, result_folders, runs
 from lab.compare.replay import Replay, differences, environment_changes, replay
-from lab.compare.results import AbResult, ResultEnvironment
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.paths import data_folder
 from lab.guests import initrd, model_version, plugin
@@ -46,10 +46,6 @@ class Stored:
         """Put another file into the guests' root."""
         (self.root / name).write_text("compiled from other sources")
         shutil.rmtree(self.root.parent / "slices")
-
-    def change(self, environment: ResultEnvironment) -> None:
-        """Store the result with another environment."""
-        records.save(self.file, msgspec.structs.replace(self.result, environment=environment))
 
     def replay(self) -> Replay:
         """Measure it again."""
@@ -98,18 +94,14 @@ def test_another_version_of_the_model_is_named_with_its_reason(stored: Stored, m
     assert len(again.differences) == 4 * 2 * 2, "throughput and cycles of both cases"
 
 
-def before_versions(environment: ResultEnvironment) -> ResultEnvironment:
-    """The environment as it was stored before there were versions."""
-    old = {"fingerprint": "an older one", "model": "tlb sapphire-rapids 7c812916 d045e47b"}
-    guests = {name: msgspec.structs.replace(shape, **old) for name, shape in environment.guests.items()}
-    return msgspec.structs.replace(environment, guests=guests, model_version=0, **old)
-
-
 def test_a_result_from_before_versions_replays_and_says_so(stored: Stored) -> None:
     now = stored.result.environment
-    stored.change(before_versions(now))
+    old = {"fingerprint": "an older one", "model": "tlb sapphire-rapids 7c812916 d045e47b"}
+    guests = {name: msgspec.structs.replace(shape, **old) for name, shape in now.guests.items()}
+    before = msgspec.structs.replace(now, guests=guests, model_version=0, **old)
+    records.save(stored.file, msgspec.structs.replace(stored.result, environment=before))
     again = stored.replay()
-    unknown = f"model version unknown then, {stored.result.environment.model_version} here"
+    unknown = f"model version unknown then, {now.model_version} here"
     assert (again.environment, again.differences) == ([unknown], [])
     stored.rewrite("init")
     assert stored.replay().environment == [unknown, "guests (initrd_sha256)"]

@@ -1,6 +1,6 @@
 """Rounds as they are taken: order, repeats, deaths, budgets, and going on, with guests that never boot."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,12 @@ from lab.stats.verdict import Outcome
 from lab.workloads import selection
 
 from ..fakes import live as fakelive
-from ..fakes.guest import WORKLOAD, kernel, write_workload
+from ..fakes.guest import WORKLOAD, Formula, kernel, write_workload
 from ..fakes.live import QUIET, LiveHost
-
-CPUS = CpuSet(cpus=[0], others=[1], nodes=[])
-Formula = Callable[[str, int, str], float]
 
 
 class Host(LiveHost):
-    """Its guests have a `speed`: the throughput of an arm, a round, a case. Its watch sees troubles.
+    """Its guests have a `speed`: the throughput of an arm, a round, a case; or it raises. Its watch sees troubles.
 
     lacking: cases that an arm's kernel does not offer.
     """
@@ -45,8 +42,6 @@ class Host(LiveHost):
         self.now_s = self.try_s = 0.0
 
     def boot(self, bench: GuestSetup, arm: Arm, job: Job, **how: Any) -> BootRecord:
-        self.booted.append(how["name"])
-        self.cpu_sets[how["name"]] = how["cpu_set"].cpus
         values: fakelive.Values = {
             case.name: {
                 "throughput": [self.speed(arm.name, job.seed, case.name)] * job.iterations,
@@ -55,6 +50,8 @@ class Host(LiveHost):
             for case in job.cases
             if case.name not in self.lacking.get(arm.name, [])
         }
+        self.booted.append(how["name"])
+        self.cpu_sets[how["name"]] = how["cpu_set"].cpus
         lacking = {case.name: f"{case.name} is not there" for case in job.cases if case.name not in values}
         return fakelive.ran(bench, arm, values, job, unsupported=lacking, **how)
 
@@ -84,28 +81,21 @@ def runner(
     folder.joinpath("boots").mkdir(parents=True, exist_ok=True)
     text = WORKLOAD.replace("vcpus = 1", "vcpus = 1\nisolate = true") if alone else WORKLOAD
     workload = selection.load(write_workload(folder / "mine", text))
+    cpu_set = CpuSet(cpus=[0], others=[1], nodes=[])
     guest = LiveGuest(
-        qemu="/q", accelerator="tcg", shape=Shape(cores=1), cpu_set=CPUS, memory_mb=512, hugepage_kb=None, arguments=[]
-    )
+        qemu="/q", accelerator="tcg", shape=Shape(cores=1), cpu_set=cpu_set, memory_mb=512, hugepage_kb=None,
+        arguments=[],
+    )  # fmt: skip
     setup = GuestSetup(
         guest=guest, machine=MachineType.Q35, workload=workload, cases=workload.cases, packed_root=folder / "slice",
         root=folder / "root", cpu_sets=[CpuSet(cpus=[n], others=[], nodes=[]) for n in range(cpu_sets)], timeout_s=10,
         folder=folder, fingerprint="print",
     )  # fmt: skip
-    own = judge.metrics_of(workload, workload.metrics, modelled=False)
-    metrics = {f"mine:{case.name}": own for case in workload.cases}
-    return RoundRunner(
-        setups=[setup],
-        arms=[Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")],
-        rounds=Rounds(
-            metrics,
-            Design(threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, fixed_iterations=2, fixed_blocks=fixed),
-            boot_s=2,
-            sample_s=1,
-        ),
-        folder=folder,
-        deadline=None,
-    )
+    metrics = judge.metrics_of(workload, workload.metrics, modelled=False)
+    design = Design(threshold=0.02, alpha=0.01, max_blocks=rounds, seed=1, fixed_iterations=2, fixed_blocks=fixed)
+    planned = Rounds({f"mine:{case.name}": metrics for case in workload.cases}, design, boot_s=2, sample_s=1)
+    arms = [Arm(name=name, kernel=kernel(name), settings={}) for name in ("base", "test")]
+    return RoundRunner(setups=[setup], arms=arms, rounds=planned, folder=folder, deadline=None)
 
 
 def all_of(one: RoundRunner) -> None:
@@ -142,22 +132,18 @@ def test_nothing_is_measured_twice(tmp_path: Path, host: Host) -> None:
 
 
 def test_a_round_that_was_cut_short_is_completed(tmp_path: Path, host: Host) -> None:
-    one = runner(tmp_path)
-    second = one.rounds.next()
-    assert second is not None
-    boot = host.boot
+    speed = host.speed
 
-    def killed(*words: object, **how: object) -> BootRecord:
-        if str(how["name"]).split("-")[2] == "2":
+    def killed_at_the_second(arm: str, seed: int, case: str) -> float:
+        if host.booted:
             raise KeyboardInterrupt
-        return boot(*words, **how)  # type: ignore[arg-type]
+        return speed(arm, seed, case)
 
-    host.boot = killed  # type: ignore[method-assign]
+    host.speed = killed_at_the_second
     with pytest.raises(KeyboardInterrupt):
-        one.run_round()
-    host.boot = boot  # type: ignore[method-assign]
-    again = runner(tmp_path)
-    again.run_round()
+        runner(tmp_path).run_round()
+    host.speed = speed
+    runner(tmp_path).run_round()
     assert [name.split("-")[:3] for name in host.booted] == [["0001", "1", "1"], ["0001", "1", "2"]]
 
 
@@ -205,22 +191,21 @@ def test_on_a_host_that_is_never_quiet_rounds_are_taken_as_they_are(tmp_path: Pa
 
 
 def test_an_arm_that_dies_three_times_in_a_round_is_broken(tmp_path: Path, host: Host) -> None:
-    boot = host.boot
+    speed = host.speed
 
-    def broken(bench: GuestSetup, arm: Arm, job: Job, **how: object) -> BootRecord:
-        if arm.name == "test" and job.seed == 2:
+    def broken(arm: str, seed: int, case: str) -> float:
+        if (arm, seed) == ("test", 2):
             raise GuestFailed(GuestFailure.PANIC, "the guest's kernel panicked: why")
-        return boot(bench, arm, job, **how)
+        return speed(arm, seed, case)
 
-    host.boot = broken  # type: ignore[method-assign]
+    host.speed = broken
     one = runner(tmp_path)
     one.run_round()
     with pytest.raises(GuestFailed, match="panicked") as error:
         one.run_round()
     assert error.value.message.startswith("the test arm is broken: its guest died 3 times in round 2, last: the guest")
-    assert error.value.exit_status == 4
-    assert error.value.kind == "panic"
-    host.boot = boot  # type: ignore[method-assign]
+    assert (error.value.exit_status, error.value.kind) == (4, "panic")
+    host.speed = speed
     again = runner(tmp_path)
     all_of(again)
     assert [found.attempt for found in again.tried if found.number == 2] == [1, 2, 3, 4], "mended, and gone on with"

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -27,7 +27,11 @@ Boot = Callable[[str, int], list[float]]
 
 
 def reading(arm: str, values: list[float]) -> BootReading:
-    return BootReading(arm=arm, values={"a": {"throughput": values}})
+    return reading_of(arm, {"a": values})
+
+
+def reading_of(arm: str, cases: Mapping[str, list[float]]) -> BootReading:
+    return BootReading(arm=arm, values={case: {"throughput": values} for case, values in cases.items()})
 
 
 def run(machine: Rounds, boot: Boot) -> Rounds:
@@ -101,11 +105,8 @@ def test_it_goes_on_until_the_last_case_is_decided() -> None:
     machine = rounds(cases=("quiet", "loud"), max_blocks=20)
     quiet, loud = noisy(1, boot_sd=0.001, iteration_sd=0.001), noisy(2, boot_sd=0.2, iteration_sd=0.1)
     while block := machine.next():
-        readings = []
-        for arm in block.order:
-            cases = {case: {"throughput": f(arm, block.iterations)} for case, f in (("quiet", quiet), ("loud", loud))}
-            readings.append(BootReading(arm, cases))
-        machine.add(block, readings)
+        n = block.iterations
+        machine.add(block, [reading_of(arm, {"quiet": quiet(arm, n), "loud": loud(arm, n)}) for arm in block.order])
     assert len(machine.blocks) == 20
     assert machine.undecided() == ["loud"]
 
@@ -119,25 +120,15 @@ def test_a_change_in_one_of_many_cases_has_to_be_beyond_chance_over_all() -> Non
         for base, test in pairs:
             block = machine.next()
             assert block
-            numbers = {"base": base, "test": test}
-            machine.add(
-                block,
-                [
-                    BootReading(
-                        arm,
-                        {c: {"throughput": [numbers[arm] if c == "moved" else 1000.0] * 3} for c in machine.metrics},
-                    )
-                    for arm in block.order
-                ],
-            )
+            moved, still = {"base": base, "test": test}, dict.fromkeys(machine.metrics, [1000.0] * 3)
+            machine.add(block, [reading_of(arm, {**still, "moved": [moved[arm]] * 3}) for arm in block.order])
         found = primary_of(machine.standing()["moved"])
         return found.verdict, found.reason, found.more_blocks
 
     assert verdict_among(0)[0] == Outcome.REGRESSION
     word, reason, more = verdict_among(39)
     assert (word, reason) == (Outcome.UNKNOWN, "not beyond chance over all cases")
-    assert more
-    assert more > 0
+    assert more and more > 0
 
 
 def test_secondary_metrics_answer_for_their_number_and_counters_get_no_verdict() -> None:
@@ -201,8 +192,7 @@ def test_iterations_follow_the_variances_and_the_costs(
     assert low <= machine.iterations() <= high
     assert machine.sampling()["a"].iterations[:4] == [2, 2, 2, 2]
     found = machine.spread("a")
-    assert found
-    assert 0.4 < found.iteration / iteration_sd < 2.5
+    assert found and 0.4 < found.iteration / iteration_sd < 2.5
 
 
 def test_iterations_that_were_asked_for_are_kept() -> None:
@@ -263,7 +253,7 @@ def with_control(change: float, control_change: float = 0.0, covariates: dict[st
             luck, moved = 0.1 * chance.standard_normal(), arm == "test"
             own = luck + 0.01 * chance.standard_normal() + change * moved
             logs = {"case": own, "control": luck + control_change * moved}
-            readings.append(BootReading(arm, {c: {"throughput": [1000 * math.exp(v)]} for c, v in logs.items()}))
+            readings.append(reading_of(arm, {c: [1000 * math.exp(v)] for c, v in logs.items()}))
         machine.add(block, readings)
     return machine
 
@@ -285,8 +275,7 @@ def test_a_control_that_changed_itself_decides_nothing() -> None:
     assert primary_of(standing["control"]).verdict == Outcome.REGRESSION
     case = primary_of(standing["case"])
     assert (case.verdict, case.reason) == (Outcome.UNKNOWN, "control changed too, and says something else of this case")
-    assert case.interval is not None
-    assert case.interval[0] < 1 < case.interval[1]
+    assert case.interval is not None and case.interval[0] < 1 < case.interval[1]
     # What holds with the control and without it is said.
     both = primary_of(with_control(-1.5, control_change=-0.5).standing()["case"])
     assert (both.verdict, both.reason) == (Outcome.REGRESSION, "beyond threshold")
@@ -311,6 +300,5 @@ def test_outliers_are_flagged_and_kept() -> None:
         machine.add(block, [reading(arm, [v * (slow if arm == "test" else 1) for v in boot]) for arm, boot in boots])
     found = primary_of(machine.standing()["a"])
     assert 7 in machine.sampling()["a"].outliers
-    assert found.test[7] is not None
-    assert found.test[7] < 400
+    assert found.test[7] is not None and found.test[7] < 400
     assert found.verdict in (Outcome.SAME, Outcome.UNKNOWN)

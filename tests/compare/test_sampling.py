@@ -3,7 +3,6 @@
 import random
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +23,8 @@ from .test_state import a_run
 
 BOTH = ("small", "large")
 ALONE = WORKLOAD.replace("[[metric]]", "isolate = true\n[[metric]]", 1)
+ASKED: Any = SimpleNamespace(threshold=0.02, alpha=0.01, max_seeds=24, metric=None)
+CASE: Any = SimpleNamespace(name="large")
 
 
 def halved(arm: str, seed: int, case: str) -> float:
@@ -85,25 +86,6 @@ def test_a_fixed_number_of_seeds_is_what_is_run(start: Start, seeds: int, formul
     assert {cases for _, _, cases in guests.calls} == {BOTH}
 
 
-@dataclass
-class Clock:
-    """The time by which budgets are kept."""
-
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        """As `time.monotonic`."""
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Time passes only where a test says so."""
-    clock = Clock()
-    monkeypatch.setattr(executor, "time", clock)
-    return clock
-
-
 def test_equal_arms_begin_with_three_seeds_and_others_with_six() -> None:
     asked = plan("mine", max_seeds=24)
     assert (asked.seed_range(three_decide=True), asked.seed_range(three_decide=False)) == ((3, 24), (6, 24))
@@ -111,15 +93,18 @@ def test_equal_arms_begin_with_three_seeds_and_others_with_six() -> None:
     assert plan("mine", seeds=2, fixed_seeds=True).seed_range(three_decide=True) == (2, 2)
 
 
-def test_the_budget_is_kept_and_what_is_known_is_judged(start: Start, clock: Clock) -> None:
+def test_the_budget_is_kept_and_what_is_known_is_judged(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: now_s))
+
     def slow(arm: str, seed: int, case: str) -> float:
-        clock.now += 0.04
+        nonlocal now_s
+        now_s += 0.04
         return noisy(arm, seed, case)
 
-    guests, measure = start(slow, deadline=clock.now + 0.4, max_seeds=200)
-    began = clock.now
+    guests, measure = start(slow, deadline=0.4, max_seeds=200)
     result = measure()
-    assert clock.now - began < 0.5, "at most the guest that ran then, and its pair's"
+    assert now_s < 0.5, "at most the guest that ran then, and its pair's"
     assert 2 <= len(guests.calls) <= 12
     assert result.verdict == Outcome.UNKNOWN
     assert result.seeds == list(range(1, len(guests.calls) // 2 + 1)), "whole pairs only"
@@ -225,15 +210,13 @@ def test_side_by_side_gives_what_one_after_another_gives(start: Start, folder: P
 # --- cases that fail ---
 
 
-def small_breaks(arm: str, seed: int, case: str) -> float:
-    """The small case fails in the test arm."""
-    if (arm, case) == ("test", "small"):
-        raise Broken("exited with status 3: no")
-    return halved(arm, seed, case)
+def test_a_case_that_fails_costs_itself(start: Start) -> None:
+    def breaks(arm: str, seed: int, case: str) -> float:
+        if (arm, case) == ("test", "small"):
+            raise Broken("exited with status 3: no")
+        return halved(arm, seed, case)
 
-
-def test_a_case_that_fails_costs_itself(start: Start, folder: Path) -> None:
-    guests, measure = start(small_breaks)
+    guests, measure = start(breaks)
     result = measure()
     small, large = result.cases
     assert (small.word, small.verdict, small.is_measured) == ("failed", Outcome.UNKNOWN, False)
@@ -250,7 +233,7 @@ def test_a_case_that_fails_costs_itself(start: Start, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [WORKLOAD, ALONE])
-def test_a_case_that_kills_its_guest_costs_itself(start: Start, folder: Path, text: str) -> None:
+def test_a_case_that_kills_its_guest_costs_itself(start: Start, text: str) -> None:
     def dies(arm: str, seed: int, case: str) -> float:
         if (arm, case) == ("base", "large"):
             raise GuestFailed(GuestFailure.PANIC, f"base arm, seed {seed}: it panicked", case="large")
@@ -381,16 +364,14 @@ def test_pages_that_are_still_to_be_written_are_deferred_work(
     def runs_of(arm: str, case: object) -> dict[int, Run]:
         return dict.fromkeys(range(1, 7), a_run(arm, vmstat=of_arm[arm], costs={"counted_operations": 2}))
 
-    asked: Any = SimpleNamespace(threshold=0.02, alpha=0.01, max_seeds=24, metric=None)
     series: Any = SimpleNamespace(runs_of=runs_of)
-    large: Any = SimpleNamespace(name="large")
     primary = compare_metric(msgspec.structs.replace(CYCLES, name="cycles_per_op"), [1e6] * 6, [8e5] * 6, exact=True)
     nothing = compare_metric(msgspec.structs.replace(CYCLES, name="deferred_cycles"), [0.0] * 6, [0.0] * 6, exact=True)
     hopeless = weighed([100.0] * 6, [100.0 + (-1) ** seed * 8 for seed in range(6)])
     assert hopeless.reason.endswith("; 24 seeds cannot settle it") and hopeless.more_blocks
     hopeless = msgspec.structs.replace(hopeless, name="cycles_per_op")
-    assert sampling.weigh_whole(hopeless, [hopeless, nothing], series, large, asked)[0].reason == hopeless.reason
-    found, cost = sampling.weigh_whole(primary, [primary, nothing], series, large, asked)
+    assert sampling.weigh_whole(hopeless, [hopeless, nothing], series, CASE, ASKED)[0].reason == hopeless.reason
+    found, cost = sampling.weigh_whole(primary, [primary, nothing], series, CASE, ASKED)
     assert found.verdict == word and cost is not None and cost.deferred is not None
     assert (cost.deferred.base, cost.deferred.test) == deferred
 
@@ -402,8 +383,6 @@ def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, wor
         bench=SimpleNamespace(workload=SimpleNamespace(contends=contends), instrument=None),
         equal=lambda *_: False, runs_of=lambda *_: {}, windows_agree=lambda *_: True,
     )  # fmt: skip
-    asked: Any = SimpleNamespace(threshold=0.02, alpha=0.01, max_seeds=24, metric=None)
-    large: Any = SimpleNamespace(name="large")
     primary, count, deferred = (
         compare_metric(msgspec.structs.replace(CYCLES, name=name), base, test, exact=True)
         for name, base, test in (
@@ -412,7 +391,7 @@ def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, wor
         )
     )  # fmt: skip
     beside = [count] if not contends else [count, deferred]
-    found, cost = sampling.weigh_fully(primary, beside, series, large, asked, ("k", "other"), alike=False)
+    found, cost = sampling.weigh_fully(primary, beside, series, CASE, ASKED, ("k", "other"), alike=False)
     assert found.verdict == word and (cost is None) == contends
 
 
@@ -435,10 +414,9 @@ def test_an_arm_that_leaves_more_processes_behind_has_no_word(
         runs_of=lambda arm, _: dict.fromkeys(range(1, 7), a_run(arm, metrics={"left_processes": left[arm]}))
     )
     asked: Any = SimpleNamespace(metric=metric)
-    large: Any = SimpleNamespace(name="large")
     primary = compare_metric(CYCLES, [100.0] * 6, [50.0] * 6, exact=True)
     assert primary.verdict == Outcome.IMPROVEMENT
-    found = sampling.weigh_left(primary, series, large, asked)
+    found = sampling.weigh_left(primary, series, CASE, asked)
     assert found == primary if not reason else (found.verdict, found.reason) == (Outcome.UNKNOWN, reason)
 
 
