@@ -38,15 +38,11 @@ RETPOLINES = "Mitigation: Retpolines; STIBP: disabled; RSB filling; PBRSB-eIBRS:
 @pytest.mark.parametrize(
     ("report", "done"),
     [
-        ("Not affected", set()),
-        ("Vulnerable", set()),
-        ("Vulnerable; SMT Host state unknown", set()),
-        ("Vulnerable: No microcode", set()),
-        ("Unknown: No mitigations", set()),
-        ("Unknown: Dependent on hypervisor status", set()),
-        ("KVM: Mitigation: VMX unsupported", set()),
-        ("Mitigation: PTE Inversion; VMX: vulnerable", set()),
-        ("Mitigation: IBPB before exit to userspace", set()),
+        *((nothing, set()) for nothing in (
+            "Not affected", "Vulnerable", "Vulnerable; SMT Host state unknown", "Vulnerable: No microcode",
+            "Unknown: No mitigations", "Unknown: Dependent on hypervisor status", "KVM: Mitigation: VMX unsupported",
+            "Mitigation: PTE Inversion; VMX: vulnerable", "Mitigation: IBPB before exit to userspace",
+        )),
         ("Mitigation: PTI", {"pti"}),
         ("Mitigation: Safe RET", {"safe ret"}),
         ("Vulnerable: Safe RET, no microcode", {"safe ret"}),
@@ -57,7 +53,7 @@ RETPOLINES = "Mitigation: Retpolines; STIBP: disabled; RSB filling; PBRSB-eIBRS:
         ("Mitigation: CSV2, BHB", {"csv2", "bhb"}),
         (MODERN["spectre_v2"], {"enhanced / automatic ibrs", "ibpb: conditional", "bhi: bhi_dis_s"}),
     ],
-)
+)  # fmt: skip
 def test_what_a_report_says_that_a_kernel_does(report: str, done: set[str]) -> None:
     assert beliefs.in_force(report) == done
 

@@ -33,14 +33,8 @@ def printed(**metrics: float) -> str:
 
 def test_each_iteration_is_read_by_itself(tmp_path: Path) -> None:
     workload = selection.load(write_workload(tmp_path / "mine"))
-    report = GuestReport(
-        cases=[
-            outcome("small", printed(throughput=1, faults=10)),
-            outcome("large", printed(throughput=5, faults=50)),
-            outcome("small", printed(throughput=2, faults=20)),
-            outcome("large", printed(throughput=6, faults=60)),
-        ]
-    )
+    speeds = (("small", 1), ("large", 5), ("small", 2), ("large", 6))
+    report = GuestReport(cases=[outcome(name, printed(throughput=n, faults=10 * n)) for name, n in speeds])
     found = boots.collect(report, workload, workload.cases, 2, tmp_path)
     assert found["small"] == {"throughput": [1.0, 2.0], "faults": [10.0, 20.0]}
     assert found["large"] == {"throughput": [5.0, 6.0], "faults": [50.0, 60.0]}

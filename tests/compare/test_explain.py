@@ -22,16 +22,10 @@ from ..fakes import result as fakeresult
 K = 0xFFFFFFFF81000000
 
 
-KERNEL = SymbolTable(
-    [
-        Label(K, "T", "clear_page"),
-        Label(K + 0x100, "t", "fault"),
-        Label(K + 0x200, "t", "fault.cold"),
-        Label(K + 0x300, "t", "copy.constprop.0"),
-        Label(K + 0x400, "t", "copy.isra.0"),
-        Label(K + 0x500, "D", "data"),
-    ]
-)
+KERNEL = SymbolTable([
+    Label(K, "T", "clear_page"), Label(K + 0x100, "t", "fault"), Label(K + 0x200, "t", "fault.cold"),
+    Label(K + 0x300, "t", "copy.constprop.0"), Label(K + 0x400, "t", "copy.isra.0"), Label(K + 0x500, "D", "data"),
+])  # fmt: skip
 USER = SymbolTable([Label(0x1000, "T", "main", 0x100), Label(0x1100, "T", "touch", 0x100)])
 OTHER = SymbolTable([Label(0x1000, "T", "other", 0x1000)])
 
@@ -40,14 +34,10 @@ BASE = [
     Block(K + 0x300, 30, 3_000, 3), Block(0x1000, 10, 1_000, 1), Block(0x9000, 7, 700, 1),
 ]  # fmt: skip
 TEST = [
-    Block(K, 200, 100_000, 20),
-    Block(K + 8, 200, 100_000, 200),
-    Block(K + 0x104, 80, 16_001, 20),
-    Block(K + 0x200, 5, 999, 5),
-    Block(K + 0x400, 60, 6_000, 6),
-    Block(0x1000, 20, 2_000, 2),
+    Block(K, 200, 100_000, 20), Block(K + 8, 200, 100_000, 200), Block(K + 0x104, 80, 16_001, 20),
+    Block(K + 0x200, 5, 999, 5), Block(K + 0x400, 60, 6_000, 6), Block(0x1000, 20, 2_000, 2),
     Block(0xFFFFFFFFC0000010, 11, 1_100, 1),
-]
+]  # fmt: skip
 
 
 def profile(blocks: Sequence[Block], operations: int) -> ArmProfile:
@@ -68,15 +58,9 @@ def rows_of(explanation: Explanation) -> dict[str, FunctionRow]:
 def test_rows() -> None:
     rows = rows_of(explained())
     assert rows["clear_page"] == FunctionRow(
-        name="clear_page",
-        space="kernel",
-        base_instructions=200,
-        test_instructions=400,
-        base_cycles=100_000,
-        test_cycles=200_000,
-        base_calls=10,
-        test_calls=20,
-    )
+        name="clear_page", space="kernel", base_instructions=200, test_instructions=400,
+        base_cycles=100_000, test_cycles=200_000, base_calls=10, test_calls=20,
+    )  # fmt: skip
     # In the test arm it was never entered at its first instruction, and its cold piece is no call.
     assert (rows["fault"].base_calls, rows["fault"].test_calls, rows["fault"].test_cycles) == (20, None, 17_000)
     # Clones of one function are one row, and their calls are its calls.
@@ -85,8 +69,7 @@ def test_rows() -> None:
     assert "other" not in rows
     assert (rows["[unknown user]"].base_cycles, rows["[unknown user]"].test_cycles) == (700, 0)
     assert (rows["[unknown kernel]"].base_cycles, rows["[unknown kernel]"].test_cycles) == (0, 1_100)
-    assert rows["[unknown kernel]"].base_calls == 0
-    assert rows["[unknown kernel]"].test_calls is None
+    assert (rows["[unknown kernel]"].base_calls, rows["[unknown kernel]"].test_calls) == (0, None)
 
 
 def test_sorted_by_what_they_contribute() -> None:
@@ -147,17 +130,10 @@ def test_mechanisms_by_how_much_they_moved() -> None:
         ]
     )
     assert [m.name for m in found] == [
-        "thp_fault_alloc",
-        "page_faults",
-        "vmas",
-        "thp_fault_fallback",
-        "nobody_knows",
-        "kernel_dtlb_walks_4k",
-    ]
-    assert found[1].ratio == 7.5
-    assert found[3].ratio is None
-    assert found[4].meaning == ""
-    assert "small pages" in found[5].meaning
+        "thp_fault_alloc", "page_faults", "vmas", "thp_fault_fallback", "nobody_knows", "kernel_dtlb_walks_4k",
+    ]  # fmt: skip
+    assert (found[1].ratio, found[3].ratio) == (7.5, None)
+    assert found[4].meaning == "" and "small pages" in found[5].meaning
 
 
 # --- initcalls
@@ -204,11 +180,7 @@ def test_initcalls_of_two_arms_meet_by_name_and_add_up() -> None:
 
 
 def shown(
-    explanation: Explanation,
-    *,
-    width: int = 1000,
-    everything: bool = False,
-    initcalls: Sequence[Initcall] = (),
+    explanation: Explanation, *, width: int = 1000, everything: bool = False, initcalls: Sequence[Initcall] = ()
 ) -> str:
     result = fakeresult.result(base=fakeresult.arm("v6.11", "1"), test=fakeresult.arm("v6.12", "2"))
     why = CaseExplanation(

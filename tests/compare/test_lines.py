@@ -44,16 +44,10 @@ def test_places_by_name_with_what_happened_per_operation() -> None:
     (found,) = met(profile(object_line), profile())
     assert found.place == "file.f_count.counter, f_path.dentry"
     assert found.functions == ["fput", "fdget"]
-    assert (found.base.moved, found.base.false, found.base.atomics, found.base.lost, found.base.held) == (
-        3.0,
-        2.0,
-        2.0,
-        0.4,
-        0.9,
-    )
-    assert (found.base.readers, found.base.writers) == (2, 1)
-    assert found.test.moved == 0
-    assert differing([found, msgspec.structs.replace(found, test=found.base)]) == [found]
+    base = found.base
+    assert (base.moved, base.false, base.atomics, base.lost, base.held) == (3.0, 2.0, 2.0, 0.4, 0.9)
+    assert (base.readers, base.writers) == (2, 1)
+    assert found.test.moved == 0 and differing([found, msgspec.structs.replace(found, test=base)]) == [found]
 
 
 def test_false_sharing_by_member_with_who_reads_and_writes_it() -> None:

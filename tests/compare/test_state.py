@@ -11,13 +11,9 @@ from lab.kernels.symbols import Label, SymbolTable
 
 
 def a_run(
-    arm: str = "base",
-    vmstat: dict[str, int] | None = None,
-    metrics: dict[str, float] | None = None,
-    costs: dict[str, float] | None = None,
-    settings: dict[str, str] | None = None,
-    **more: Any,
-) -> Run:
+    arm: str = "base", vmstat: dict[str, int] | None = None, metrics: dict[str, float] | None = None,
+    costs: dict[str, float] | None = None, settings: dict[str, str] | None = None, **more: Any,
+) -> Run:  # fmt: skip
     usage = {"max_rss_kb": more.pop("rss_kb", 4096)}
     outcome = CaseOutcome(name="large", begin_ns=0, ended=True, usage=usage, vmstat=vmstat or {}, metrics=metrics or {})
     hello = Hello(**{"release": "6.99", "clocksource": "tsc", "mem_kb": 500_000, "cmdline": "quiet", "cpus": 1, **more})
