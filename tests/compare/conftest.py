@@ -16,7 +16,6 @@ Start = Callable[..., tuple[FakeGuests, Callable[[], AbResult]]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A result folder."""
     folder = tmp_path / "result"
     (folder / "runs").mkdir(parents=True)
     return folder

@@ -1,7 +1,5 @@
 """The CPU that a kernel believes in: its report, and the line where the kernel of the machine does otherwise."""
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 
@@ -12,7 +10,7 @@ from lab.guests import hardware
 from lab.guests.hardware import Machine
 from lab.stats.verdict import Comparison, Metric, Outcome, compare_metric
 
-from ..fakes.guest import alike
+from ..fakes.guest import Formula, alike
 from .conftest import Start
 from .test_sampling import halved
 from .test_state import a_run
@@ -158,9 +156,7 @@ def test_where_one_cpu_alone_pays_only_a_word_against_its_arm_stands(
 
 
 @pytest.mark.parametrize("formula", [alike, halved])
-def test_a_comparison_under_another_belief_is_unknown(
-    start: Start, monkeypatch: pytest.MonkeyPatch, formula: Callable[[str, int, str], float]
-) -> None:
+def test_under_another_belief_all_is_unknown(start: Start, monkeypatch: pytest.MonkeyPatch, formula: Formula) -> None:
     wrong = believed({}, {"meltdown": "Mitigation: PTI"})
     monkeypatch.setattr(sampling, "weigh_belief", lambda found, *_: beliefs.weigh(found, wrong))
     result = start(formula)[1]()

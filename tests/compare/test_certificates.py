@@ -50,13 +50,11 @@ def test_a_certificate_says_how_far_a_kernel_is_from_itself(bench: Path) -> None
     assert (made.case, made.mode, made.accelerator, made.pairs, made.disturbed) == (NAME, "live", "kvm", 40, 1)
     assert made.block_sd == pytest.approx(0.02, rel=0.3)
     assert made.quantiles["5"] < made.quantiles["25"] < 1 < made.quantiles["75"] < made.quantiles["95"]
-    assert not made.equal
-    assert made.setup["governor"] == "performance"
+    assert not made.equal and made.setup["governor"] == "performance"
     assert made.setup["CPU"].startswith("Intel")
     found = [made.resolves[n] for n in ("6", "10", "15", "30")]
     assert found == sorted(found, reverse=True)
-    assert made.resolves["15"] == made.smallest(15)
-    assert made.smallest(3) is None
+    assert made.resolves["15"] == made.smallest(15) and made.smallest(3) is None
 
 
 def with_control(noise: float) -> AbResult:
@@ -150,8 +148,7 @@ def test_a_certificate_is_quoted_for_what_it_is_of(bench: Path, monkeypatch: pyt
     told = quoted(bench)
     assert told and told.startswith("by its noise certificate (2026-11-21, 40 rounds) this host resolves ")
     assert told.endswith(" % in 15 rounds")
-    assert quoted(bench, accelerator="tcg") is None
-    assert quoted(bench, duet=True) is None
+    assert quoted(bench, accelerator="tcg") is None and quoted(bench, duet=True) is None
     assert "resolves nothing yet in 3 rounds" in str(quoted(bench, rounds=3))
     monkeypatch.setattr("platform.node", lambda: "another")
     assert quoted(bench) is None

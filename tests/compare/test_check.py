@@ -81,9 +81,7 @@ class Clocked(FakeGuests):
 
 
 @pytest.mark.usefixtures("guests")
-def test_work_that_follows_the_clock_is_found_and_refused(
-    lab: Lab, kernel_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clocked_work_is_refused(lab: Lab, kernel_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = write_workload(tmp_path / "mine", SIZED)
 
     def checked(share_that_is_fixed: float, status: int = 0) -> str:

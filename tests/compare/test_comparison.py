@@ -153,9 +153,7 @@ def test_the_users_choice_decides(modelled: Measure, metric: str, primary: str, 
     ("counts", "notes"),
     [(fewer, ["instructions -20.0 %"]), (lambda arm, *_: 1000.0 + 10 * (arm == "test"), [])],  # below the threshold
 )
-def test_instructions_that_move_beside_the_same_cycles_are_a_remark(
-    modelled: Measure, counts: Formula, notes: list[str]
-) -> None:
+def test_instructions_that_move_alone_are_a_remark(modelled: Measure, counts: Formula, notes: list[str]) -> None:
     large = modelled(alike, counts=counts)[0].cases[1]
     assert (large.verdict, large.notes) == (Outcome.SAME, notes)
 

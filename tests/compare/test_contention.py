@@ -57,9 +57,7 @@ def test_one_number_of_vcpus_is_no_curve() -> None:
 @pytest.mark.parametrize(
     ("ratio", "other", "turned"), [(1.5, 0.9, True), (1.5, 0.99, False), (1.5, 1.1, False), (0.7, 1.1, True)]
 )
-def test_a_change_rests_on_the_price_if_its_sign_is_another_one_at_another_price(
-    ratio: float, other: float, turned: bool
-) -> None:
+def test_a_change_rests_on_the_price_if_another_price_turns_it(ratio: float, other: float, turned: bool) -> None:
     assert contention.is_turned(ratio, other, 0.02) is turned
 
 
@@ -109,9 +107,7 @@ def test_arms_that_changed_run_again_at_both_ends_of_the_price(monkeypatch: pyte
     ]
 
 
-def test_the_model_ends_turns_of_a_workload_without_one_whose_own_number_decides(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_model_ends_turns_of_a_workload_whose_own_number_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(measurement, "load_instrument", lambda _, model: None if model == "none" else made(model))
 

@@ -88,9 +88,7 @@ def test_a_memo_that_cannot_be_written_stops_nothing() -> None:
         (1234, 97531, "about 1200 s, 99000 s if nothing is decided sooner"),
     ],
 )
-def test_one_figure_is_likely_and_has_two_digits(
-    likely: float, more: float, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_likely_time_has_two_digits(likely: float, more: float, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
     assert estimates.announced(12, 0, likely, more, quiet(jobs=1)) == f"12 guests, 1 at a time: {said}"
 

@@ -42,8 +42,7 @@ def test_places_by_name_with_what_happened_per_operation() -> None:
         use(TEXT, 0, stores=20), use(TEXT + 70, 16, loads=10), essential=10, cache="filp", size=48, slab=SLAB
     )
     (found,) = met(profile(object_line), profile())
-    assert found.place == "file.f_count.counter, f_path.dentry"
-    assert found.functions == ["fput", "fdget"]
+    assert found.place == "file.f_count.counter, f_path.dentry" and found.functions == ["fput", "fdget"]
     base = found.base
     assert (base.moved, base.false, base.atomics, base.lost, base.held) == (3.0, 2.0, 2.0, 0.4, 0.9)
     assert (base.readers, base.writers) == (2, 1)

@@ -125,9 +125,7 @@ def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Hos
     assert (asked["iterations"], asked["perf"], asked["perf_record"]) == (how.iterations, how.perf, how.perf_record)
 
 
-def test_guests_have_the_cpu_model_with_which_kvm_works(
-    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_guests_have_the_cpu_model_of_the_probe(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     limits_s, models = [], []
 
     def require(qemu: str, *, guest_timeout_s: float = 0) -> str:
@@ -160,9 +158,7 @@ def test_the_planned_rounds_are_in_the_document_and_older_ones_are_read_without(
     jsonschema.validate(older, document.schema())
 
 
-def test_the_covariates_of_a_comparison_are_those_of_its_beginning(
-    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_covariates_are_those_of_the_beginning(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate that is made meanwhile, or was lost, changes nothing."""
     known = {"mine:large": Covariate(control="mine:small", slope=0.5, correlation=0.8, pairs=30)}
     monkeypatch.setattr(certificates, "covariates", lambda cases, present, **how: known)
@@ -255,9 +251,7 @@ def test_a_duet_has_two_seats_and_is_not_replayed(tmp_path: Path, host: Host) ->
         replay.replay(str(tmp_path / "result"), quiet())
 
 
-def test_a_case_that_says_nothing_in_live_mode_is_unsupported(
-    tmp_path: Path, host: Host, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_case_that_says_nothing_in_live_mode_is_unsupported(tmp_path: Path, host: Host) -> None:
     text = WORKLOAD.replace("control = true", 'exact_only = "it sleeps"')
     mine = write_workload(tmp_path / "mine", text)
     found = measured(tmp_path, plan(mine, mode="live", live=HOW))
@@ -360,9 +354,7 @@ def check(tmp_path: Path, *cases: CaseResult) -> Any:
     return live.check_model(asked, folder, cases, quiet(progress=Progress()))
 
 
-def test_counts_of_whole_programs_are_divided_by_the_operations_of_their_windows(
-    tmp_path: Path, guests: CountingGuests
-) -> None:
+def test_counts_of_programs_are_divided_by_their_windows_operations(tmp_path: Path, guests: CountingGuests) -> None:
     found = check(tmp_path, counted((9_090_000.0, 2_200_000.0), (9e6, 1e6)))
     user, kernel = Counted(perf=18_180.0, model=18_000.0, ratio=1.01), Counted(perf=4_400.0, model=4_000.0, ratio=1.1)
     base = ModelCheck(operations=500.0, user=user, kernel=kernel)
@@ -382,15 +374,11 @@ def test_counts_of_whole_programs_are_divided_by_the_operations_of_their_windows
         counted((9e6, 0.0), (9e6, 2e6)),
     ],
 )
-def test_without_counts_of_both_sides_in_both_arms_no_guest_runs(
-    tmp_path: Path, guests: CountingGuests, case: CaseResult
-) -> None:
+def test_without_all_four_counts_no_guest_runs(tmp_path: Path, guests: CountingGuests, case: CaseResult) -> None:
     assert check(tmp_path, case) == {} and not guests.calls
 
 
-def test_a_guest_that_fails_costs_no_verdict(
-    tmp_path: Path, guests: CountingGuests, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_costs_no_verdict(tmp_path: Path, guests: CountingGuests, capsys: pytest.CaptureFixture[str]) -> None:
     guests.failure = GuestFailed(GuestFailure.QEMU_DIED, "no memory")
     assert check(tmp_path, counted((9e6, 2e6), (9e6, 2e6))) == {}
     assert "the model is not checked: no memory" in capsys.readouterr().err

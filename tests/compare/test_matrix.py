@@ -43,6 +43,7 @@ def a_plan(workload: str, kernel_files: Sequence[str], settings: Sequence[str], 
     return msgspec.structs.replace(asked.plan([kernel(name).spec for name in kernel_files], None), **changes)
 
 
+Measure = Callable[..., MatrixResult]
 Start = Callable[..., tuple[FakeGuests, Callable[[], MatrixResult]]]
 TWO_AXES = ("thp=always,never", "thp.defrag=always,never")
 
@@ -72,8 +73,8 @@ def cells_of(result: MatrixResult, case: str = "large") -> dict[str, Cell]:
     return {cell.arm: cell for cell in result.cells if cell.case == case}
 
 
-def test_every_arm_is_judged_against_the_baseline(start: Start, folder: Path) -> None:
-    _, measure = start(by_setting)
+def test_every_arm_is_judged_against_the_baseline_and_only_open_ones_go_on(start: Start, folder: Path) -> None:
+    guests, measure = start(by_setting)
     result = measure()
     large = cells_of(result)
     assert {arm: cell.verdict for arm, cell in large.items()} == {
@@ -91,11 +92,15 @@ def test_every_arm_is_judged_against_the_baseline(start: Start, folder: Path) ->
     assert slower.holm is True and slower.means["faults"] == 100.0
     assert result.summary == ("against thp=always thp.defrag=always: 1 regression, 1 improvement, 4 same")
     assert matrix_results.load_result(folder) == result
+    last_seeds = dict(sorted(guests.boots))
+    assert last_seeds == {
+        "thp-always-thp.defrag-always": 6,  # the baseline, with which the open ones are paired
+        "thp-always-thp.defrag-never": 3,
+        **dict.fromkeys(FACTORS, 6),
+    }
 
 
-def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_is_made_ready_once_for_all_its_settings(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     _, measure = start(lambda *_: 100.0, files=["a", "b"], settings=["thp=always,madvise,never"])
     asked = []
 
@@ -108,17 +113,6 @@ def test_a_kernel_is_made_ready_once_however_many_settings_it_has(
     assert asked == ["/boot/a", "/boot/b"]
     assert {arm.arm.build for arm in result.arms} == {"key of a", "key of b"}
     assert [arm.arm.settings["thp"] for arm in result.arms] == ["always", "madvise", "never"] * 2
-
-
-def test_numbers_without_spread_take_three_seeds_and_only_open_arms_go_on(start: Start) -> None:
-    guests, measure = start(by_setting)
-    measure()
-    last_seeds = dict(sorted(guests.boots))
-    assert last_seeds == {
-        "thp-always-thp.defrag-always": 6,  # the baseline, with which the open ones are paired
-        "thp-always-thp.defrag-never": 3,
-        **dict.fromkeys(FACTORS, 6),
-    }
 
 
 def breaking(arm: str, seed: int, case: str) -> float:
@@ -152,8 +146,7 @@ def test_a_case_that_a_kernel_lacks_is_no_failure(start: Start) -> None:
 
     _, measure = start(lacks)
     result = measure()
-    assert result.failed == []
-    assert result.summary.endswith("1 improvement, 4 same, 1 unsupported")
+    assert result.failed == [] and result.summary.endswith("1 improvement, 4 same, 1 unsupported")
     cell = cells_of(result, "large")["thp=never thp.defrag=always"]
     assert result.state(cell) == "unsupported"
     assert cell.reasons == [
@@ -244,7 +237,7 @@ def test_bad_input_is_refused_before_any_work(command: Lab, words: list[str], co
 
 
 @pytest.fixture
-def modelled(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MatrixResult]:
+def modelled(start: Start, monkeypatch: pytest.MonkeyPatch) -> Measure:
     """Measure a matrix of two arms, of which modelled cycles and instructions disagree in the large case."""
     monkeypatch.setattr(measurement, "load_instrument", lambda machine, model: FakeInstrument())
     text = WORKLOAD.replace('model = "none"', 'model = "tlb"')
@@ -260,9 +253,7 @@ def modelled(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Mat
     return measured
 
 
-def test_cells_of_which_cycles_and_instructions_disagree_are_unknown(
-    modelled: Callable[..., MatrixResult], folder: Path
-) -> None:
+def test_cells_of_which_cycles_and_instructions_disagree_are_unknown(modelled: Measure, folder: Path) -> None:
     result = modelled()
     never = cells_of(result)["thp=never"]
     assert never.reasons == ["unknown: model +29.1 %, instructions -20.0 %: rests on the model"]
@@ -278,9 +269,7 @@ def test_cells_of_which_cycles_and_instructions_disagree_are_unknown(
 
 
 @pytest.mark.parametrize(("metric", "word"), [("cycles", "regression"), ("instructions", "improvement")])
-def test_the_users_choice_decides_every_cell(
-    modelled: Callable[..., MatrixResult], folder: Path, metric: str, word: str
-) -> None:
+def test_the_users_choice_decides_every_cell(modelled: Measure, folder: Path, metric: str, word: str) -> None:
     result = modelled(metric=metric)
     assert cells_of(result)["thp=never"].verdict == word
     text = report.render("text", StoredMatrix(raw=result, folder=folder))

@@ -48,7 +48,6 @@ class Stored:
         shutil.rmtree(self.root.parent / "slices")
 
     def replay(self) -> Replay:
-        """Measure it again."""
         return replay(self.result.result, quiet())
 
 

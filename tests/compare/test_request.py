@@ -30,13 +30,10 @@ def test_the_mode(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
 @pytest.mark.parametrize(
     ("accelerator", "pmu", "perf", "counts"),
     [
-        ("kvm", True, None, True),
-        ("kvm", False, None, False),
-        ("tcg", True, None, False),
-        ("kvm", True, False, False),
-        ("kvm", False, True, True),
+        ("kvm", True, None, True), ("kvm", False, None, False), ("tcg", True, None, False),
+        ("kvm", True, False, False), ("kvm", False, True, True),
     ],
-)
+)  # fmt: skip
 def test_perf_counts_where_there_is_a_pmu(
     monkeypatch: pytest.MonkeyPatch, accelerator: str, pmu: bool, perf: bool | None, counts: bool
 ) -> None:

@@ -43,8 +43,7 @@ def test_a_chosen_folder_must_not_hold_a_result(tmp_path: Path) -> None:
 def test_results_are_found_by_id_beginning_latest_and_path(tmp_path: Path) -> None:
     old, new = _stored("20261121-090000-aaaa", 10), _stored("20261121-100000-bbbb", 5)
     older_but_later_named = _stored("20261122-000000-cccc", 20)
-    assert result_folders.open_folder(old.name) == old
-    assert result_folders.open_folder("20261121-10") == new
+    assert result_folders.open_folder(old.name) == old and result_folders.open_folder("20261121-10") == new
     assert result_folders.open_folder("latest") == new
     assert result_folders.open_folder("20261122") == older_but_later_named
     elsewhere = result_folders.new_folder(tmp_path / "elsewhere")

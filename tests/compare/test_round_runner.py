@@ -112,8 +112,7 @@ def test_rounds_are_taken_until_every_case_is_decided(tmp_path: Path, host: Host
     assert [found.state for found in one.tried] == ["kept"] * len(one.tried)
     assert [name.split("-")[3] for name in host.booted[:2]] == one.tried[0].order
     assert sorted(path.name for path in (tmp_path / "rounds").iterdir())[0] == "0001-1.json"
-    assert one.rounds.boot_s == 3.0
-    assert one.rounds.sample_s == 1.0
+    assert one.rounds.boot_s == 3.0 and one.rounds.sample_s == 1.0
 
 
 def test_nothing_is_measured_twice(tmp_path: Path, host: Host) -> None:
@@ -125,8 +124,7 @@ def test_nothing_is_measured_twice(tmp_path: Path, host: Host) -> None:
     for _ in range(4):
         again.run_round()
     assert len(host.booted) == booted
-    assert again.tried == first.tried
-    assert again.rounds.standing() == first.rounds.standing()
+    assert again.tried == first.tried and again.rounds.standing() == first.rounds.standing()
     all_of(again)
     assert len(host.booted) == len(set(host.booted))
 
@@ -217,8 +215,7 @@ def test_a_duet_swaps_sides(tmp_path: Path, host: Host) -> None:
     cpu_sets = {
         arm: [host.cpu_sets[name] for name in sorted(host.booted) if f"-{arm}-" in name] for arm in ("base", "test")
     }
-    assert sorted(cpu_sets["base"]) == [[0], [1]]
-    assert sorted(cpu_sets["test"]) == [[0], [1]]
+    assert sorted(cpu_sets["base"]) == [[0], [1]] and sorted(cpu_sets["test"]) == [[0], [1]]
     assert cpu_sets["base"][0] != cpu_sets["test"][0]
 
 

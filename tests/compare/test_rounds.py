@@ -107,8 +107,7 @@ def test_it_goes_on_until_the_last_case_is_decided() -> None:
     while block := machine.next():
         n = block.iterations
         machine.add(block, [reading_of(arm, {"quiet": quiet(arm, n), "loud": loud(arm, n)}) for arm in block.order])
-    assert len(machine.blocks) == 20
-    assert machine.undecided() == ["loud"]
+    assert len(machine.blocks) == 20 and machine.undecided() == ["loud"]
 
 
 def test_a_change_in_one_of_many_cases_has_to_be_beyond_chance_over_all() -> None:
@@ -209,8 +208,7 @@ def test_a_boot_is_one_number() -> None:
     assert iterations.summary([0.0, 4.0]) == 2.0
     assert iterations.summary([50.0, 1.0, 2.0, 3.0], dropped=1) == 2.0
     assert iterations.summary([5.0], dropped=2) == 5.0
-    assert math.isnan(iterations.summary([]))
-    assert math.isnan(iterations.summary([1.0, math.nan, 1.0]))
+    assert math.isnan(iterations.summary([])) and math.isnan(iterations.summary([1.0, math.nan, 1.0]))
 
 
 # ---- warm-up

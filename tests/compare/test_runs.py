@@ -133,9 +133,7 @@ def test_the_order_of_cases_depends_on_the_seed_alone() -> None:
         ([*SMALL, *case_rows("large", '{"metrics": {"throughput": "many"}}')], "malformed", "not a number"),
     ],
 )  # fmt: skip
-def test_a_case_that_does_not_deliver_costs_itself(
-    bench: Bench, rows: list[dict[str, object]], kind: str, words: str
-) -> None:
+def test_a_case_that_fails_costs_itself(bench: Bench, rows: list[dict[str, object]], kind: str, words: str) -> None:
     run = measure(bench, *rows)
     assert run.metrics("small") and not run.metrics("large")
     small, large = (runs.failure_of(bench, run, Case(name=name)) for name in ("small", "large"))
@@ -200,9 +198,7 @@ def test_a_guest_that_qemus_flags_end_each_time_has_failed(bench: Bench) -> None
 
 
 @pytest.mark.parametrize(("free", "boots"), [([63], False), ([999, 63], True)])
-def test_a_full_disk_is_no_kernels_failure(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, free: list[int], boots: bool
-) -> None:
+def test_a_full_disk_is_the_hosts(bench: Bench, monkeypatch: pytest.MonkeyPatch, free: list[int], boots: bool) -> None:
     """free: MiB before and after the guest, whose report is cut short."""
     left = iter(free)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=next(left) << 20))

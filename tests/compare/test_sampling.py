@@ -37,9 +37,7 @@ def noisy(arm: str, seed: int, case: str) -> float:
     return 100.0 if case == "small" or arm == "base" else 100.0 + (-1) ** seed * (1.3 + seed / 100)
 
 
-def test_three_seeds_do_not_decide_where_the_windows_of_a_guest_disagree(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_three_seeds_do_not_decide_where_windows_disagree(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     guests, measure = start(alike)
     plain = guests.measure
 
@@ -406,9 +404,7 @@ def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, wor
         (0, 1, "cycles", ""),
     ],
 )
-def test_an_arm_that_leaves_more_processes_behind_has_no_word(
-    base: float, test: float, metric: str | None, reason: str
-) -> None:
+def test_an_arm_that_leaves_more_behind_has_no_word(base: float, test: float, metric: str | None, reason: str) -> None:
     left = {"base": base, "test": test}
     series: Any = SimpleNamespace(
         runs_of=lambda arm, _: dict.fromkeys(range(1, 7), a_run(arm, metrics={"left_processes": left[arm]}))

@@ -127,7 +127,5 @@ def test_code_that_ran_differently_names_its_function_and_whose_doing_it_is() ->
         ({}, {1: 5.0}, [], []),
     ],
 )
-def test_the_seeds_that_are_told(
-    base: dict[int, float], test: dict[int, float], arms: list[int], ends: list[int]
-) -> None:
+def test_seeds_that_are_told(base: dict[int, float], test: dict[int, float], arms: list[int], ends: list[int]) -> None:
     assert state.odd_code(base, test) == (arms, ends)
