@@ -118,8 +118,6 @@ def _unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lab(capsys: pytest.CaptureFixture[str]) -> Lab:
-    """The command `lab` in this process."""
-
     def run(*words: str, status: int = 0) -> Ended:
         capsys.readouterr()
         ended = Ended(main.run([*words]), *capsys.readouterr())

@@ -104,7 +104,6 @@ class Ended:
 
 
 def load() -> Table:
-    """Read the table."""
     return msgspec.toml.decode(TABLE.read_bytes(), type=Table)
 
 
@@ -155,7 +154,6 @@ def _signal_all(number: signal.Signals) -> None:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """The processes below a process."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -233,7 +231,6 @@ def close(ended: Sequence[Ended], began: float) -> int:
 
 
 def test(table: Table, logs: Path) -> list[Ended]:
-    """Run the parts of `make test`."""
     os.environ["LAB_TEST_ITEM_S"] = str(ITEM_S)
     found = run_all([(part, ["make", "-s", part.name]) for part in table.part], logs)
     del os.environ["LAB_TEST_ITEM_S"]
@@ -278,7 +275,6 @@ def _rest(one: Shard, logs: Path, deadline: float | None) -> Ended:
 
 
 def _install(one: Shard) -> None:
-    """Debian's packages that a shard needs."""
     if one.packages and not all(_version(name) for name in one.packages):
         sudo = [] if os.geteuid() == 0 else ["sudo"]
         install = [*sudo, "apt-get", "install", "-q", "-y", "--no-install-recommends", *one.packages]
@@ -323,7 +319,6 @@ def chosen(table: Table, text: str) -> list[Shard]:
 
 
 def asked_for(table: Table, paths: Sequence[str]) -> list[Shard]:
-    """The shards that changed paths ask for."""
     return [one for one in table.shard if any(path.startswith(one.paths) for path in paths)]
 
 
@@ -376,7 +371,6 @@ def no_room() -> str:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("test", "all", "ci"))
     parser.add_argument("shard", nargs="?", default="")

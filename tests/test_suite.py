@@ -33,7 +33,6 @@ def stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def _in(folder: Path) -> Shard:
-    """A shard of the tests in a folder."""
     return Shard(name="own", tests=(str(folder),), marks="not guest", minutes=1, paths=(), workers=1)
 
 

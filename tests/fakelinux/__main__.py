@@ -14,7 +14,6 @@ from .history import write
 
 
 def main() -> None:
-    """Write a history; print it."""
     parser = argparse.ArgumentParser(prog="python -m tests.fakelinux", description=__doc__)
     parser.add_argument("--into", type=Path, required=True, metavar="REPO", help="a bare repository, made if need be")
     parser.add_argument("--layout", required=True, help="its words, as tests/fakelinux/history.py describes them")

@@ -53,11 +53,9 @@ class History:
 
     @property
     def tip(self) -> str:
-        """The last commit."""
         return self.commits[-1].id
 
     def only(self, word: str) -> Commit:
-        """The one commit of a word."""
         (commit,) = (commit for commit in self.commits if commit.word == word)
         return commit
 

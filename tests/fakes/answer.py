@@ -23,12 +23,10 @@ FAST = [100.0 + i for i in range(6)]
 
 
 def name_of(number: int) -> str:
-    """The id of a commit."""
     return f"{number:012x}{number:028x}"
 
 
 def history(commits: int = 30, title: str = "change {}") -> History:
-    """A line of commits."""
     line = [
         Candidate(
             id=name_of(i), title=title.format(i), spec=name_of(i), parents=(name_of(i - 1),) if i else (),
@@ -149,7 +147,6 @@ def _cell(arm: str, case: str, values: list[float], words: str, *, failed: bool)
 
 
 def stored_matrix(folder: Path, document: MatrixResult | None = None) -> StoredMatrix:
-    """A matrix in its folder."""
     document = document or matrix()
     folder.mkdir(parents=True)
     records.save(folder / "result.json", document)

@@ -94,7 +94,6 @@ def note(variable: str, text: str) -> None:
 
 
 def build_time() -> None:
-    """The time that a build takes."""
     time.sleep(float(os.environ.get("FAKE_BUILD_S", "0")))
 
 

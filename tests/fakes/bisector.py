@@ -29,7 +29,6 @@ class Bisector:
     printed: str = ""
 
     def run(self, *words: str) -> int:
-        """One command line."""
         status = main.run(["bisect", *words])
         captured = self.capsys.readouterr()
         self.printed, self.said = captured.out, captured.err
@@ -91,5 +90,4 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def culprits(answer: Answer) -> list[str]:
-    """The commits that are blamed."""
     return [one.commit for one in answer.changes if one.is_single]

@@ -27,28 +27,18 @@ from lab.kernels.store import Build, BuildInputs
 from .kernel import change, commit_all, git, write_kernel
 
 
-def write_buildable(top: Path, *, version: tuple[int, int] = (6, 99)) -> None:
-    """The files of the tree, without git."""
+def make_buildable(top: Path, *, version: tuple[int, int] = (6, 99)) -> Path:
+    """A repository with one commit."""
     write_kernel(top)
     shutil.copytree(Path(__file__).with_name("buildable"), top, dirs_exist_ok=True)
     makefile = (top / "Makefile").read_text()
     for name, before, now in zip(("VERSION", "PATCHLEVEL"), (6, 99), version, strict=True):
         makefile = makefile.replace(f"{name} = {before}", f"{name} = {now}", 1)
     (top / "Makefile").write_text(makefile)
-    (top / "Kconfig").write_text(_kconfig())
-
-
-def _kconfig() -> str:
     names = [name for guests in architecture.names() for part in kconfig.guest_options(guests) for name in part]
-    lines = [f"config {name.removeprefix('CONFIG_')}\n\tbool\n" for name in dict.fromkeys(names)]
-    lines.append("config SLUB_DEBUG\n\tbool\n")
-    lines.append("config NEEDY\n\tbool\n\tdepends on NEVER_ASKED_FOR\n")
-    return "\n".join(lines)
-
-
-def make_buildable(top: Path, *, version: tuple[int, int] = (6, 99)) -> Path:
-    """A repository with one commit."""
-    write_buildable(top, version=version)
+    options = dict.fromkeys([*(name.removeprefix("CONFIG_") for name in names), "SLUB_DEBUG", "NEEDY"])
+    text = "\n".join(f"config {name}\n\tbool\n" for name in options)
+    (top / "Kconfig").write_text(f"{text}\tdepends on NEVER_ASKED_FOR\n")
     git(top, "init", "-q", "-b", "main")
     commit_all(top, "start")
     return top
@@ -88,13 +78,8 @@ def start_build(top: Path, text: str) -> subprocess.Popen[str]:
         "spec = resolve(sys.argv[2], sys.argv[1])\n"
         "print(spec.obtain(Work(jobs=1, progress=Progress(quiet=True))).key)\n"
     )
-    return subprocess.Popen(
-        [sys.executable, "-c", program, str(top), text],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    words, pipe = [sys.executable, "-c", program, str(top), text], subprocess.PIPE
+    return subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
 def staged(files: Mapping[str, bytes], *, subject: str = "one", **inputs: Any) -> tuple[Path, Build]:
@@ -114,6 +99,5 @@ def staged(files: Mapping[str, bytes], *, subject: str = "one", **inputs: Any) -
 
 
 def stored(files: Mapping[str, bytes], **more: Any) -> Build:
-    """A kernel of these files in the store."""
     folder, build = staged(files, **more)
     return store.adopt(folder, build.key)

@@ -18,7 +18,6 @@ VERSION = "7.2.22 (a stand-in)"
 
 
 def write_qemu(path: Path, version: str = VERSION) -> Path:
-    """The program that stands in for QEMU."""
     path.write_text(Path(__file__).with_name("qemu.sh").read_text().replace("@VERSION@", version))
     path.chmod(0o755)
     return path

@@ -57,15 +57,6 @@ class Cluster:
         """A file with a line for each guest that a worker began."""
         return self.folder / "runs-done"
 
-    def start_worker(self, name: str, **env: str) -> None:
-        """Start a worker of one thread."""
-        self._start(name, "dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0",
-                    "--name", name, FAKE_NAME=name, FAKE_RUNS=str(self.runs), **env)  # fmt: skip
-
-    def wait_for_worker(self, name: str) -> None:
-        """Wait until the scheduler knows a worker."""
-        _wait_for(lambda: "Registered to" in self.log(name), self, name)
-
     def _start(self, name: str, program: str, *argv: str, **env: str) -> None:
         home = self._make(name)
         own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "data")}
@@ -84,11 +75,9 @@ class Cluster:
         return made
 
     def log(self, name: str) -> str:
-        """The output of a process."""
         return (self.folder / name / "log").read_text()
 
     def kill(self, name: str) -> None:
-        """Kill a process."""
         self.processes[name].kill()
         self.processes[name].wait()
 
@@ -100,7 +89,6 @@ def running(folder: Path, workers: int, **env: str) -> AbstractContextManager[Cl
 
 @contextmanager
 def started(cluster: Cluster, workers: int, **env: str) -> Iterator[Cluster]:
-    """Start the processes of a cluster, and kill them at the end."""
     folder = cluster.folder
     cluster._make("")
     cluster._make("share")
@@ -108,10 +96,12 @@ def started(cluster: Cluster, workers: int, **env: str) -> Iterator[Cluster]:
         cluster._start("scheduler", "dask_scheduler", "--port", "0", "--no-dashboard", "--host", "127.0.0.1",
                        "--protocol", cluster.protocol)  # fmt: skip
         _wait_for(lambda: (folder / "scheduler.json").exists(), cluster, "scheduler")
-        for number in range(1, workers + 1):
-            cluster.start_worker(f"worker-{number}", **env)
-        for number in range(1, workers + 1):
-            cluster.wait_for_worker(f"worker-{number}")
+        names = [f"worker-{number}" for number in range(1, workers + 1)]
+        for name in names:
+            cluster._start(name, "dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit",
+                           "0", "--name", name, FAKE_NAME=name, FAKE_RUNS=str(cluster.runs), **env)  # fmt: skip
+        for name in names:
+            _wait_for(lambda name=name: "Registered to" in cluster.log(name), cluster, name)  # type: ignore[misc]
         yield cluster
     finally:
         for process in cluster.processes.values():

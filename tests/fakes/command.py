@@ -16,7 +16,6 @@ class Ended:
 
     @property
     def document(self) -> Any:
-        """The JSON document that it printed."""
         return json.loads(self.out)
 
 

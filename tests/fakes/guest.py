@@ -66,7 +66,6 @@ EventsFormula = Callable[[str, int, str], dict[str, float]]
 
 
 def alike(arm: str, seed: int, case: str) -> float:
-    """Arms that do not differ."""
     return 100.0 + seed
 
 

@@ -60,7 +60,6 @@ CONTAINER = {
 
 
 def plant(root: Path, files: dict[str, str]) -> Path:
-    """Write a host below a folder."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,6 @@ class LiveHost:
     failure: LabError | None = None
 
     def boot(self, bench: GuestSetup, arm: Arm, job: Job, **how: Any) -> BootRecord:
-        """A guest that has run."""
         if self.failure is not None:
             raise self.failure
         fate = float(arm.kernel.image(bench.machine).read_text().partition("\n")[0])
@@ -85,7 +84,6 @@ class LiveHost:
         """A watch begins."""
 
     def stop(self) -> RoundHost:
-        """It ends, and saw nothing."""
         return QUIET
 
 

@@ -10,5 +10,4 @@ LAPTOP, SERVER, HYBRID = "core-i5-m560", "epyc-7451-2-sockets", "core-ultra-9-18
 
 
 def host(name: str) -> list[HostCpu]:
-    """The CPUs of a host."""
     return topology.read((DATA / f"{name}.json").read_bytes())

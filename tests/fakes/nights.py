@@ -52,12 +52,10 @@ class Nights:
         return record.load_all("plan")[-1]
 
     def again(self, status: int = 0) -> Night:
-        """Run the last night again."""
         self.today -= timedelta(days=1)
         return self.run(status)
 
     def events(self) -> list[Event]:
-        """The events of all nights."""
         return [event for night in record.load_all("plan") for event in night.events]
 
 

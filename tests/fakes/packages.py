@@ -1,7 +1,9 @@
 """Packages of three distributions with the same files, made by their own tools as far as Debian has these."""
 
+import io
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,20 @@ def pacman(files: Path, into: Path, *, name: str = "linux", version: str = "6.12
     plain.unlink()
     info.unlink()
     return target
+
+
+def tar(path: Path, *members: tuple[str, bytes] | tarfile.TarInfo) -> Path:
+    """An archive of files, by name and content, and of what else it may hold."""
+    with tarfile.open(path, "w") as stream:
+        for one in members:
+            info, content = (one, b"") if isinstance(one, tarfile.TarInfo) else (tarfile.TarInfo(one[0]), one[1])
+            info.size = len(content)
+            stream.addfile(info, io.BytesIO(content))
+    return path
+
+
+def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    """A member of an archive that is no file."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info

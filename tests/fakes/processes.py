@@ -22,7 +22,6 @@ def lives(pid: int) -> bool:
 
 
 def program(path: Path, *lines: str) -> Path:
-    """Write a shell script that can be run."""
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
     return path

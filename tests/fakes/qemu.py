@@ -14,7 +14,6 @@ VERSION = "7.2.22"
 
 
 def write(path: Path) -> None:
-    """The program, as a file that can be run."""
     path.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).resolve()} {VERSION} "$@"\n')
     path.chmod(0o755)
 
@@ -33,7 +32,6 @@ def _value(fate: float, seed: int, case: str) -> float:
 
 
 def boot(argv: list[str]) -> None:
-    """One guest, to its end."""
     job = _job(Path(argv[argv.index("-initrd") + 1]).read_bytes())
     fate = Path(argv[argv.index("-kernel") + 1]).read_text().partition("\n")[0]
     seed = int(job["seed"][0][0])

@@ -103,7 +103,6 @@ EVERY_KIND = (SLOWER, FASTER, EQUAL, UNSURE, UNMEASURED)
 
 
 def arm(spec: str, digit: str, *, subject: str | None = None, **more: Any) -> ArmResult:
-    """An arm of a tree."""
     values: dict[str, Any] = {
         "spec": spec, "commit": digit * 40, "release": "6.12.117", "build": f"build-{digit}", "subject": subject,
         "compiler": "gcc 12.2.0", "settings": {"thp": "always"},
@@ -114,20 +113,12 @@ def arm(spec: str, digit: str, *, subject: str | None = None, **more: Any) -> Ar
 def result(
     *cases: CaseResult, name: str = "20261121-090000-aaaa", fingerprint: str = "f" * 16, **more: Any
 ) -> AbResult:
-    """A finished document over some cases."""
     cases = cases or EVERY_KIND
-    shapes = {
-        one.workload: GuestShape(
-            vcpus=1,
-            memory_mb=640,
-            initrd_sha256="0",
-            fingerprint="f1",
-            model=MODEL,
-            env={"GLIBC_TUNABLES": "a b"},
-            commands={each.case: ["/usr/bin/alloc-burst", "--case", each.case] for each in cases},
-        )
-        for one in cases
-    }
+    shape = GuestShape(
+        vcpus=1, memory_mb=640, initrd_sha256="0", fingerprint="f1", model=MODEL, env={"GLIBC_TUNABLES": "a b"},
+        commands={one.case: ["/usr/bin/alloc-burst", "--case", one.case] for one in cases},
+    )  # fmt: skip
+    shapes = {one.workload: shape for one in cases}
     around = ResultEnvironment(
         fingerprint=fingerprint, qemu="7.2.22 (Debian)", machine="microvm", cpu="Nehalem", shift=4,
         cmdline=["quiet", "nokaslr"], settings={"thp": "always"}, image="i" * 64, lab="0.1.0", guests=shapes,
@@ -179,22 +170,17 @@ def store(folder: Path, document: AbResult, *, commits: tuple[str, str] = ("1" *
 
 
 def plan(document: AbResult, commits: tuple[str, str] = ("1" * 40, "2" * 40)) -> Plan:
-    """What would have been asked for."""
-    arms = [
-        ArmPlan(cc="gcc", spec=KernelSpec(text=one.spec, source=_source(one, commit)))
-        for one, commit in zip((document.base, document.test), commits, strict=True)
-    ]
+    arms = []
+    for one, commit in zip((document.base, document.test), commits, strict=True):
+        source = TreeSource(
+            tree="default", commit=commit, tree_id=f"tree of {commit}", build_commit=commit, subject=one.subject or "",
+            describe=commit[:12],
+        )  # fmt: skip
+        arms.append(ArmPlan(cc="gcc", spec=KernelSpec(text=one.spec, source=source)))
     return Plan(
         mode="exact", base=arms[0], test=arms[1], workloads=["alloc-burst"], threshold=0.02, alpha=0.01, seeds=6,
         max_seeds=24, fixed_seeds=False, qemu="qemu-system-x86_64", guest_timeout_s=300.0, model="full",
         machine="made-up-machine",
-    )  # fmt: skip
-
-
-def _source(one: ArmResult, commit: str) -> TreeSource:
-    return TreeSource(
-        tree="default", commit=commit, tree_id=f"tree of {commit}", build_commit=commit, subject=one.subject or "",
-        describe=commit[:12],
     )  # fmt: skip
 
 
@@ -206,17 +192,8 @@ def _run(document: AbResult, name: str, seed: int) -> Run:
         "-append", "quiet init=/init",
     ]  # fmt: skip
     names = [one.case for one in document.cases]
-    outcomes = [
-        CaseOutcome(
-            name=one,
-            begin_ns=0,
-            end_ns=1,
-            ended=True,
-            status=0,
-            vmstat={"pgfault": 5 if name == "base" else 500, "nr_free_pages": seed},
-        )
-        for one in names
-    ]
+    vmstat = {"pgfault": 5 if name == "base" else 500, "nr_free_pages": seed}
+    outcomes = [CaseOutcome(name=one, begin_ns=0, end_ns=1, ended=True, status=0, vmstat=vmstat) for one in names]
     return Run(
         arm=name, workload="alloc-burst", seed=seed, cases=names, kernel=f"build of {name}", fingerprint="f1",
         wall_s=1.0, argv=argv, report=GuestReport(cases=outcomes, settings={"thp": "always"}, complete=True),
@@ -249,12 +226,8 @@ def live() -> Live:
         )
         for (number, attempt), state in zip(numbers, states, strict=True)
     ]  # fmt: skip
-    facts = [
-        HostFact(name="SMT", value="off", state="ok", text="no CPU shares a core"),
-        HostFact(
-            name="governor", value="none", state="limited", text="somebody else's", remedy="measure on bare metal"
-        ),
-    ]
+    adds = HostFact(name="governor", value="none", state="limited", text="no one's", remedy="measure on bare metal")
+    facts = [HostFact(name="SMT", value="off", state="ok", text="no CPU shares a core"), adds]
     noise = Sampling(
         blocks=3, iterations=[3, 3, 4], boot_sd=0.02, iteration_sd=None, warm_up=WarmUp(boots=6, shift=1.1, dropped=1),
         outliers=[1],

@@ -35,7 +35,6 @@ def play(playbook: str, inventory: str, home: Path, values: dict[str, str]) -> i
 
 
 def unit(path: Path) -> configparser.ConfigParser:
-    """A unit of systemd."""
     parsed = configparser.ConfigParser(strict=False, interpolation=None)
     parsed.optionxform = str  # type: ignore[assignment,method-assign]
     assert parsed.read(path)

@@ -1,6 +1,5 @@
 """Packages of other distributions: made by their tools, damaged, and hostile."""
 
-import io
 import re
 import subprocess
 import tarfile
@@ -98,24 +97,6 @@ def test_a_damaged_package(files: Path, tmp_path: Path, kind: str) -> None:
     assert not list(cache_dir("unpacked").glob("[!.]*"))
 
 
-def _tar(path: Path, *members: tuple[str, bytes] | tarfile.TarInfo) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for member in members:
-            if isinstance(member, tarfile.TarInfo):
-                tar.addfile(member)
-            else:
-                info = tarfile.TarInfo(member[0])
-                info.size = len(member[1])
-                tar.addfile(info, io.BytesIO(member[1]))
-    return path
-
-
-def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
-
-
 BOOT = f"boot/vmlinuz-{RELEASE}"
 
 
@@ -128,22 +109,22 @@ BOOT = f"boot/vmlinuz-{RELEASE}"
         ([("../x", b"")], "would leave the package's folder"),
         ([(BOOT, KERNEL), (BOOT, KERNEL)], "damaged package"),
         ([("lib/modules/r/a.ko", b""), ("lib/modules/r/a.ko/b.ko", b"")], "damaged package"),
-        ([_link(BOOT, "/boot/vmlinuz")], "contains no kernel"),
-        ([_link(BOOT, "/etc/passwd", tarfile.LNKTYPE)], "contains no kernel"),
-        ([_link("boot", "/etc"), (BOOT, b"text")], "is not a Linux kernel"),
+        ([packages.link(BOOT, "/boot/vmlinuz")], "contains no kernel"),
+        ([packages.link(BOOT, "/etc/passwd", tarfile.LNKTYPE)], "contains no kernel"),
+        ([packages.link("boot", "/etc"), (BOOT, b"text")], "is not a Linux kernel"),
         ([(BOOT, KERNEL), ("lib/modules/r/vmlinuz", KERNEL + b"2")], "several kernels: lib/modules/r/vmlinuz, boot/"),
         ([(f"lib/modules/{'r' * 300}/vmlinuz", KERNEL)], "damaged package"),
     ],
 )
 def test_a_hostile_package(tmp_path: Path, members: list[tuple[str, bytes]], message: str) -> None:
-    path = _tar(tmp_path / "kernel.tar", *members)
+    path = packages.tar(tmp_path / "kernel.tar", *members)
     with pytest.raises(UserError, match=message) as error:
         resolve(f"file:{path}")
     assert "\n" not in error.value.message
 
 
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = _tar(tmp_path / "kernel.tar", (BOOT, KERNEL), ("other", bytes(100_000)))
+    path = packages.tar(tmp_path / "kernel.tar", (BOOT, KERNEL), ("other", bytes(100_000)))
     for name, value in (("_MEMBERS_MAX", 1), ("_READ_MAX", 50_000), ("_WRITTEN_MAX", 100)):
         with monkeypatch.context() as patch:
             patch.setattr(package_files, name, value)

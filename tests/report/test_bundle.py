@@ -1,7 +1,7 @@
 """Bundles: made from a stored result, checked, run by a plain shell, and replayed to the last digit."""
 
-import io
 import os
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab.cli import main
 from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import exact, hardware, model_version, plugin
@@ -23,6 +22,8 @@ from lab.report.bundle.contents import Boot, Bundle, Expected, Guest, Plugin
 from lab.report.inputs import StoredComparison
 
 from ..fakes.bundle import VERSION, measured, write_qemu
+from ..fakes.command import Lab
+from ..fakes.packages import link, tar
 from ..fakes.work import quiet
 
 
@@ -56,10 +57,12 @@ def shell(folder: Path, *names: str, **variables: str) -> subprocess.CompletedPr
 # ---- made and run again
 
 
-def test_a_bundle_replays_to_the_last_digit(bundle: Path) -> None:
+def test_a_bundle_replays_to_the_last_digit_and_does_not_tell_where_it_was_made(bundle: Path) -> None:
     found = bundle_replay.replay(bundle, OPTIONS, quiet(jobs=2))
     assert (found.guests, found.differences, found.environment) == (2, [], [])
     assert found.result == "measured", "its name, and nothing of where it was stored"
+    files = [path for path in bundle.rglob("*") if path.is_file()]
+    assert [path for path in files if str(bundle.parent).encode() in path.read_bytes()] == []
 
 
 def test_a_guest_that_booted_again_does_so_in_the_bundle(
@@ -72,12 +75,6 @@ def test_a_guest_that_booted_again_does_so_in_the_bundle(
     assert replay(folder) == []
     done = shell(folder)
     assert done.returncode == 0, done.stderr
-
-
-def test_nothing_in_it_tells_where_it_was_made(bundle: Path, tmp_path: Path) -> None:
-    for path in bundle.rglob("*"):
-        if path.is_file():
-            assert str(tmp_path).encode() not in path.read_bytes(), path
 
 
 def test_a_shell_starts_qemu_as_the_lab_did_and_gets_the_same_bytes(
@@ -131,33 +128,28 @@ def test_a_number_that_differs_is_named(bundle: Path) -> None:
     assert replay(bundle) == [f"mine:large throughput test seed 1: {now + 1} became {now}"]
 
 
-def test_the_command_says_it_and_exits_4(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["replay", str(bundle)]) == 0
-    assert capsys.readouterr().out == "measured: 2 guests run again, 0 numbers differ\n"
+def test_the_command_says_it_and_exits_4(bundle: Path, lab: Lab) -> None:
+    assert lab("replay", str(bundle)).out == "measured: 2 guests run again, 0 numbers differ\n"
     kernel = next(bundle.glob("kernels/test/*Image"))
     kernel.write_bytes(b"another kernel")
     contents.write(bundle)
-    assert main.run(["replay", str(bundle)]) == 4
-    said = capsys.readouterr()
+    said = lab("replay", str(bundle), status=4)
     assert said.out.count("throughput test seed 1") == 2 and "throughput base" not in said.out
     assert "2 numbers of measured came out differently" in said.err
 
 
 @pytest.mark.parametrize("text", ["", "cpu = 7", "[[", "\x00"])
-def test_a_machine_file_that_is_wrong_is_the_bundles_fault(
-    bundle: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_a_machine_file_that_is_wrong_is_the_bundles_fault(bundle: Path, lab: Lab, text: str) -> None:
     (bundle / contents.MACHINE).write_text(text)
     contents.write(bundle)
-    assert main.run(["replay", str(bundle)]) == 2
-    said = capsys.readouterr().err
+    said = lab("replay", str(bundle), status=2).err
     assert said.startswith("lab: ") and str(bundle / contents.MACHINE) in said
 
 
-def test_a_guest_that_fails_is_named(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_guest_that_fails_is_named(bundle: Path, lab: Lab) -> None:
     (bundle.parent / "qemu").write_text("#!/bin/sh\necho no >&2; exit 3\n")
-    assert main.run(["replay", str(bundle), "--jobs", "1"]) == 4
-    assert "lab: mine-base-0001: QEMU died with status 3: no" in capsys.readouterr().err
+    said = lab("replay", str(bundle), "--jobs", "1", status=4).err
+    assert "lab: mine-base-0001: QEMU died with status 3: no" in said
 
 
 # ---- checked before anything runs
@@ -168,7 +160,7 @@ def append(path: Path) -> None:
         stream.write("x")
 
 
-def link(path: Path) -> None:
+def move(path: Path) -> None:
     elsewhere = path.rename(path.parents[1].with_name("elsewhere"))
     path.symlink_to(elsewhere)
 
@@ -182,17 +174,16 @@ def link(path: Path) -> None:
         (Path.unlink, "bundle.json", "bundle.json is missing"),
         (Path.unlink, "SHA256SUMS", "SHA256SUMS is missing"),
         (Path.touch, "plugin.c", "plugin.c is not in SHA256SUMS"),
-        (link, "guests/mine.cpio", "guests/mine.cpio was changed"),
+        (move, "guests/mine.cpio", "guests/mine.cpio was changed"),
         (append, "SHA256SUMS", "is no checksum"),
     ],
 )
 def test_damage_is_named_and_nothing_is_run(
-    bundle: Path, act: Callable[[Path], None], name: str, said: str, capsys: pytest.CaptureFixture[str]
+    bundle: Path, act: Callable[[Path], None], name: str, said: str, lab: Lab
 ) -> None:
     act(bundle / name)
     (bundle.parent / "qemu").write_text('#!/bin/sh\ntouch "$0.was-run"; exit 9\n')
-    assert main.run(["replay", str(bundle)]) == 2
-    told = capsys.readouterr()
+    told = lab("replay", str(bundle), status=2)
     assert said in told.err and told.out == "" and "Traceback" not in told.err
     assert not (bundle.parent / "qemu.was-run").exists()
 
@@ -227,41 +218,27 @@ def test_a_guest_with_such_a_name_is_refused(bundle: Path, name: str) -> None:
 # ---- the archive
 
 
-def tar(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
-    with tarfile.open(path, "w") as stream:
-        for member, content in members:
-            member.size = len(content)
-            stream.addfile(member, io.BytesIO(content))
-    return path
-
-
-def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    found = tarfile.TarInfo(name)
-    found.type, found.linkname = kind, target
-    return found
-
-
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ([(member("../evil"), b"x")], "would leave the folder"),
-        ([(member("b/../../evil"), b"x")], "would leave the folder"),
-        ([(member("/tmp/evil"), b"x")], "would leave the folder"),  # noqa: S108
-        ([(member("b/link", tarfile.SYMTYPE, "/etc"), b"")], "neither file nor folder"),
-        ([(member("b/link", tarfile.LNKTYPE, "/etc/passwd"), b"")], "neither file nor folder"),
-        ([(member("b/null", tarfile.CHRTYPE), b"")], "neither file nor folder"),
-        ([(member("b/pipe", tarfile.FIFOTYPE), b"")], "neither file nor folder"),
-        ([(member("b/sparse", tarfile.GNUTYPE_SPARSE), b"")], "a header that no bundle has"),
-        ([(member("b/" + "n" * 70_000), b"x")], "a header that no bundle has"),
-        ([(member("b/one"), b"1"), (member("b/one"), b"2")], "damaged"),
-        ([(member("b/one"), b"1"), (member("b/one/two"), b"2")], "damaged"),
-        ([(member("b/one"), b"1"), (member("c/two"), b"2")], "does not hold one folder"),
-        ([(member("alone"), b"1")], "does not hold one folder"),
+        ([("../evil", b"x")], "would leave the folder"),
+        ([("b/../../evil", b"x")], "would leave the folder"),
+        ([("/tmp/evil", b"x")], "would leave the folder"),  # noqa: S108
+        ([link("b/link", "/etc")], "neither file nor folder"),
+        ([link("b/link", "/etc/passwd", tarfile.LNKTYPE)], "neither file nor folder"),
+        ([link("b/null", "", tarfile.CHRTYPE)], "neither file nor folder"),
+        ([link("b/pipe", "", tarfile.FIFOTYPE)], "neither file nor folder"),
+        ([link("b/sparse", "", tarfile.GNUTYPE_SPARSE)], "a header that no bundle has"),
+        ([("b/" + "n" * 70_000, b"x")], "a header that no bundle has"),
+        ([("b/one", b"1"), ("b/one", b"2")], "damaged"),
+        ([("b/one", b"1"), ("b/one/two", b"2")], "damaged"),
+        ([("b/one", b"1"), ("c/two", b"2")], "does not hold one folder"),
+        ([("alone", b"1")], "does not hold one folder"),
         ([], "no bundle"),
     ],
 )
 def test_an_archive_that_leads_elsewhere_is_refused(
-    tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], said: str
+    tmp_path: Path, members: list[tuple[str, bytes] | tarfile.TarInfo], said: str
 ) -> None:
     into = tmp_path / "deep" / "into"
     into.parent.mkdir()
@@ -281,54 +258,44 @@ def test_an_archive_that_is_cut_off_is_refused(report: StoredComparison, tmp_pat
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x28\xb5\x2f\xfdxxxx", b"\0" * 2000])
-def test_a_file_that_is_no_bundle_is_refused(
-    report: StoredComparison, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("own_home")
+def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, content: bytes, lab: Lab) -> None:
     (tmp_path / "b").write_bytes(content)
-    assert main.run(["replay", str(tmp_path / "b")]) == 2
-    assert "is no bundle" in capsys.readouterr().err
+    assert "is no bundle" in lab("replay", str(tmp_path / "b"), status=2).err
 
 
 # ---- refused before anything is written
 
 
-def test_where_it_goes_must_be_new(
-    report: StoredComparison, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_it_goes_must_be_new(report: StoredComparison, tmp_path: Path, lab: Lab) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     words = ["report", str(report.folder), "--format", "bundle"]
-    assert main.run([*words, "--output", str(tmp_path / "taken")]) == 2
-    assert "is there already" in capsys.readouterr().err
-    assert main.run([*words, "--output", str(tmp_path / "none" / "b.tar")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
-    assert main.run(words) == 2
-    assert "a bundle requires --output" in capsys.readouterr().err
-    assert main.run([*words, str(report.folder), str(report.folder), "--output", str(tmp_path / "b")]) == 2
-    assert "a bundle contains one result" in capsys.readouterr().err
-    assert main.run([*words, "--output", str(tmp_path / "good")]) == 0
+    for more, said in (
+        (["--output", str(tmp_path / "taken")], "is there already"),
+        (["--output", str(tmp_path / "none" / "b.tar")], "there is no folder"),
+        ([], "a bundle requires --output"),
+        ([str(report.folder), "--output", str(tmp_path / "b")], "a bundle contains one result"),
+    ):
+        assert said in lab(*words, *more, status=2).err
+    lab(*words, "--output", str(tmp_path / "good"))
     assert (tmp_path / "good" / "README.txt").is_file()
     assert not list(tmp_path.glob(".lab-bundle*"))
 
 
-def test_what_cannot_be_put_together_any_more_is_refused(report: StoredComparison, tmp_path: Path) -> None:
-    (tmp_path / "slice.cpio").write_bytes(b"another root")
-    with pytest.raises(UserError, match=r"cannot be made again: guests \(initrd_sha256\) differs"):
-        write.write(report, tmp_path / "b", quiet())
-    assert not (tmp_path / "b").exists()
-
-
-def test_guests_that_were_not_kept_are_refused(report: StoredComparison, tmp_path: Path) -> None:
-    for path in (report.folder / "runs").glob("*"):
-        path.unlink()
-    with pytest.raises(UserError, match="were not kept"):
-        write.write(report, tmp_path / "b", quiet())
-
-
-def test_another_mode_than_exact_is_refused(report: StoredComparison, tmp_path: Path) -> None:
+def test_what_cannot_be_put_together_is_refused_and_nothing_is_written(
+    report: StoredComparison, tmp_path: Path
+) -> None:
     live = StoredComparison(raw=replace(report.raw, mode="live"), folder=report.folder)
     with pytest.raises(UserError, match="live mode, whose numbers nothing repeats"):
         write.write(live, tmp_path / "b", quiet())
+    (tmp_path / "slice.cpio").write_bytes(b"another root")
+    with pytest.raises(UserError, match=r"cannot be made again: guests \(initrd_sha256\) differs"):
+        write.write(report, tmp_path / "b", quiet())
+    shutil.rmtree(report.folder / "runs")
+    with pytest.raises(UserError, match="were not kept"):
+        write.write(report, tmp_path / "b", quiet())
+    assert not (tmp_path / "b").exists()
 
 
 # ---- the cost plugin
@@ -378,6 +345,5 @@ def test_a_plugin_of_the_same_version_is_the_labs_own(
         assert changes == [f"{model_version.changes(version, guests)} (the bundle's plugin was run)"]
 
 
-def test_options_of_a_bundle_are_not_for_results(report: StoredComparison, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["replay", str(report.folder), "--trust-plugin"]) == 2
-    assert "require a bundle" in capsys.readouterr().err
+def test_options_of_a_bundle_are_not_for_results(report: StoredComparison, lab: Lab) -> None:
+    assert "require a bundle" in lab("replay", str(report.folder), "--trust-plugin", status=2).err
