@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from lab import report
-from lab.cli import main
 from lab.compare import result_folders
 from lab.compare.explain import Cost
 from lab.core.errors import BuildFailed, UserError
@@ -21,6 +20,7 @@ from ..fakes import answer as fakeanswer
 from ..fakes import bisection as fakebisect
 from ..fakes.answer import BROKEN, CULPRIT, answer, bisection, history, name_of
 from ..fakes.bisector import Bisector
+from ..fakes.command import Lab
 
 # --- how commits stand
 
@@ -188,7 +188,7 @@ def test_an_improvement_is_no_regression() -> None:
 
 
 def test_a_subject_that_attacks_is_shown_wherever_the_search_names_it(
-    bisector: Bisector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bisector: Bisector, tmp_path: Path, lab: Lab
 ) -> None:
     """Terminal, status, log, page, Markdown and mail of a search whose culprit has a subject made to harm."""
     subject = "mm: <img src=x onerror=alert(1)> \x1b[31m\u202e @all `|`"
@@ -200,10 +200,9 @@ def test_a_subject_that_attacks_is_shown_wherever_the_search_names_it(
     said = bisector.said + bisector.printed
     assert culprit in said and "\\x1b[31m\\u202e" in said
     for words in (["bisect", "status"], ["bisect", "log"], ["report", "latest"], ["report"]):
-        assert main.run(words) == 0
-        said += capsys.readouterr().out
+        said += lab(*words).out
     for form in ("html", "md", "mail"):
-        assert main.run(["report", "latest", "-f", form, "-o", str(tmp_path / form)]) == 0
+        lab("report", "latest", "-f", form, "-o", str(tmp_path / form))
         text = (tmp_path / form).read_text()
         assert "\\x1b[31m\\u202e" in text, form
         assert not re.search("<img src=x", text) or form != "html"
@@ -212,16 +211,15 @@ def test_a_subject_that_attacks_is_shown_wherever_the_search_names_it(
 
 
 def test_what_is_known_of_a_search_that_is_not_finished_can_be_shown(
-    bisector: Bisector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bisector: Bisector, tmp_path: Path, lab: Lab
 ) -> None:
     commits = fakebisect.line(bisector.tree, [100.0] * 9 + [60.0] * 9)
     bisector.search(commits[0], commits[-1])
-    assert main.run(["bisect", "undo"]) == 0
-    assert main.run(["report", "latest", "-f", "html", "-o", str(tmp_path / "page.html")]) == 0
+    lab("bisect", "undo")
+    lab("report", "latest", "-f", "html", "-o", str(tmp_path / "page.html"))
     text = (tmp_path / "page.html").read_text()
     assert "undecided: not finished, about 1 more to measure" in text and "not measured, may be the culprit" in text
-    assert main.run(["report", "latest"]) == 0
-    assert "lab bisect resume" in capsys.readouterr().out
+    assert "lab bisect resume" in lab("report", "latest").out
 
 
 # --- live mode

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab import report
-from lab.cli import main
 from lab.compare import counters, result_folders
 from lab.compare.cause import Cause, CauseFunction
 from lab.compare.results import AbResult, CaseResult, Robustness
@@ -28,6 +27,7 @@ from lab.report import text as report_text
 from lab.stats.verdict import Metric, Outcome
 
 from ..fakes import result as fakeresult
+from ..fakes.command import Lab
 from ..fakes.result import (
     DISPUTED,
     EQUAL,
@@ -71,7 +71,8 @@ SHARES = [
 ROBUST = Robustness(
     low=0.996, high=1.09, depends_on=["walk_4k"], machine="zen4", others={"sapphire-rapids": 1.003}, holds_on=["zen4"]
 )
-CAUSE = Cause(case=SLOWER.name, cost="cycles", functions=[CauseFunction(name="clear_page", delta=48.0, share=0.96)])
+CLEARED = CauseFunction(name="clear_page", delta=48.0, share=0.96, base_calls=0, test_calls=2)
+CAUSE = Cause(case=SLOWER.name, cost="cycles", functions=[CLEARED])
 PACKAGES = [arm("deb:6.12", "1", commit=None), arm("deb:7.2", "2", commit=None, compiler="gcc 14.2.0")]
 TURNS = "4 vCPUs take turns: exact mode does not see contention (CPUs that wait for a lock) or false-sharing"
 
@@ -92,7 +93,7 @@ TURNS = "4 vCPUs take turns: exact mode does not see contention (CPUs that wait 
             ],
         ),
         (result(replace(SLOWER, whole=WHOLE)), ["deferred", "+15.0 %", "+25.0 %"]),
-        (result(cause=CAUSE), ["clear_page makes 96 % of it (+48 cycles per operation"]),
+        (result(cause=CAUSE), ["clear_page makes 96 % of it (+48 cycles per operation, 2 new calls)"]),
         (
             result(base=PACKAGES[0], test=PACKAGES[1]),
             ["another compiler and configuration (gcc 12.2.0, gcc 14.2.0): differences below 10 % mean little"],
@@ -163,7 +164,6 @@ def test_several_results_are_columns(tmp_path: Path) -> None:
 
 
 def test_a_case_that_is_better_in_one_and_worse_in_the_other_is_named(tmp_path: Path) -> None:
-    (tmp_path / "alike").mkdir()
     slower, faster = (case("fork", [100.0] * 6, [test] * 6) for test in (120.0, 80.0))
     text = report_text.comparison(reports(tmp_path, result(slower), result(faster, name="other")))
     assert "opposite directions: alloc-burst:fork" in text
@@ -263,58 +263,48 @@ def test_results_of_different_environments_are_refused_by_name(kept: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("words", "complaint"),
     [
-        (["report", "one", "strange"], "do not compare"),
-        (["report", "one", "matrix"], "result of `lab matrix`"),
-        (["report", "one", "--format", "pdf"], "pdf"),
-        (["report", "none"], "no result"),
-        (["report", "--format", "html"], "which result"),
-        (["report", "one", "--json", "--format", "csv"], "contradict"),
-        (["report", "one", "two", "--format", "mail"], "one result"),
-        (["report", "one", "-f", "csv", "-o", "/nowhere/at/all.csv"], "no folder"),
+        ("one strange", "do not compare"),
+        ("one matrix", "result of `lab matrix`"),
+        ("one --format pdf", "pdf"),
+        ("none", "no result"),
+        ("--format html", "which result"),
+        ("one --json --format csv", "contradict"),
+        ("one two --format mail", "one result"),
+        ("one -f csv -o /nowhere/at/all.csv", "no folder"),
     ],
 )
-def test_bad_input_is_misuse(
-    kept: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(arguments) == 2
-    said = capsys.readouterr()
+def test_bad_input_is_misuse(kept: Path, words: str, complaint: str, lab: Lab) -> None:
+    said = lab("report", *words.split(), status=2)
     assert complaint in said.err and "Traceback" not in said.err and said.out == ""
 
 
-def test_several_without_a_format_are_side_by_side(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["report", "one", "strange", "--anyway"]) == 0
-    out = capsys.readouterr().out
+def test_several_without_a_format_are_side_by_side(kept: Path, lab: Lab) -> None:
+    out = lab("report", "one", "strange", "--anyway").out
     assert out.startswith("A  one") and "ENVIRONMENTS DIFFER" in out
 
 
-def test_the_list_shows_no_control_characters(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fakeresult.store(kept / "hostile", hostile())
-    assert main.run(["report"]) == 0
-    assert not set(capsys.readouterr().out) & set("\x1b\u202e\x00")
-
-
-def test_the_list_says_what_was_run_and_what_can_go_on(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_says_what_was_run_and_what_can_go_on(kept: Path, lab: Lab) -> None:
     (kept / "stopped").mkdir()
     records.save(kept / "stopped" / "plan.json", {"kind": "matrix"})
-    assert main.run(["report"]) == 0
-    one, *_ = [line for line in capsys.readouterr().out.splitlines() if line.startswith("one ")]
+    fakeresult.store(kept / "hostile", hostile())
+    listed = lab("report").out
+    one, *_ = [line for line in listed.splitlines() if line.startswith("one ")]
     assert "alloc-burst" in one and " ago" in one
-    assert main.run(["report", "one", "stopped", "--delete"]) == 0
-    assert main.run(["report"]) == 0
-    assert "one " not in capsys.readouterr().out
+    assert not set(listed) & set("\x1b\u202e\x00")
+    lab("report", "one", "stopped", "--delete")
+    assert "one " not in lab("report").out
     assert not (kept / "stopped").exists()
 
 
 def test_on_a_terminal_the_list_has_what_was_compared_below(
-    kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kept: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = arm("deb:6.12@" + ",".join(f"sysctl.vm.number_{n}={n}" for n in range(9)), "1")
     fakeresult.store(kept / "long", replace(result(SLOWER, name="long"), base=long))
     monkeypatch.setattr("lab.cli.report.width_of", lambda: 80)
-    assert main.run(["report"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = lab("report").out.splitlines()
     assert all(len(line) <= 80 for line in lines if long.spec not in line)
     named = [i for i, line in enumerate(lines) if line.startswith("one ")]
     assert len(named) == 1 and lines[named[0] + 1].startswith("    ") and " .. " in lines[named[0] + 1]

@@ -8,13 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from lab import report
-from lab.cli import main
 from lab.compare import result_folders
-from lab.compare.matrix_results import MatrixResult
 from lab.report import csv_rows, markdown, matrix_page, matrix_text
 
 from ..fakes import answer as fakeanswer
 from ..fakes.answer import stored_matrix
+from ..fakes.command import Lab
 from ..fakes.result import HOSTILE
 
 
@@ -63,19 +62,10 @@ def test_hostile_words_are_shown_and_not_obeyed(tmp_path: Path, form: str) -> No
         assert text.count("<script") == 1
 
 
-@pytest.fixture
-def kept(own_home: None) -> MatrixResult:
+def test_the_command_writes_each_format(own_home: None, tmp_path: Path, lab: Lab) -> None:
     made = fakeanswer.matrix()
     stored_matrix(result_folders.results_dir() / made.result, made)
-    return made
-
-
-@pytest.mark.parametrize("form", ["text", "md", "html", "csv", "json"])
-def test_the_command_writes_each_format(
-    kept: MatrixResult, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / f"page.{form}"
-    assert main.run(["report", kept.result, "-f", form, "-o", str(path)]) == 0
-    assert "162.5" in path.read_text()
-    assert main.run(["report", kept.result, "-f", "mail"]) == 2
-    assert "a matrix has no format 'mail'" in capsys.readouterr().err
+    for form in ("text", "md", "html", "csv", "json"):
+        lab("report", made.result, "-f", form, "-o", str(tmp_path / form))
+        assert "162.5" in (tmp_path / form).read_text(), form
+    assert "a matrix has no format 'mail'" in lab("report", made.result, "-f", "mail", status=2).err

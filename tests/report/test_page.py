@@ -120,17 +120,13 @@ def test_ten_thousand_samples_are_a_small_page(tmp_path: Path) -> None:
 
 def test_a_stored_explanation_is_drawn_and_written_out(tmp_path: Path) -> None:
     together = reports(tmp_path, result())
-    explanation = Explanation(
-        base_operations=10,
-        test_operations=10,
-        rows=[
-            FunctionRow(name="clear_page_rep", space="kernel", base_cycles=10_000, test_cycles=90_000),
-            FunctionRow(name=f"<b>{HOSTILE}", space="user", base_cycles=50_000, test_cycles=40_000),
-        ],
-    )
+    rows = [
+        FunctionRow(name="clear_page_rep", space="kernel", base_cycles=10_000, test_cycles=90_000),
+        FunctionRow(name=f"<b>{HOSTILE}", space="user", base_cycles=50_000, test_cycles=40_000),
+    ]
     kept = explain.StoredExplanation(
         workload="alloc-burst", case=SLOWER.case, machine="made-up-machine", model="full", cost="cycles",
-        explanation=explanation,
+        explanation=Explanation(base_operations=10, test_operations=10, rows=rows),
         lines=[MetLine(place="file.<b>f_op", functions=["fput"], base=Moves(moved=1), test=Moves(moved=3, false=2))],
         initcalls=explain.initcalls({Call("<i>init"): 2_000, Call("gone"): 1_000}, {Call("<i>init"): 12_345}),
     )  # fmt: skip
