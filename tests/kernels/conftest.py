@@ -16,7 +16,6 @@ def linux(tmp_path: Path) -> Path:
 
 
 def tree_of(text: str, tree: Path | None = None) -> TreeSource:
-    """The revision of a spec in a tree."""
     source = resolve(text, str(tree) if tree else None).source
     assert isinstance(source, TreeSource)
     return source

@@ -73,7 +73,6 @@ def test_machine_files_use_these_names(name: str) -> None:
 
 
 def kernel(*places: tuple[str, tuple[int, int]]) -> KernelTable:
-    """A kernel whose functions look for features."""
     functions = list(dict.fromkeys(name for name, _ in places))
     starts = {name: TEXT + 0x100 * number for number, name in enumerate(functions)}
     symbols = SymbolTable(Label(start, "T", name, 0x100) for name, start in starts.items())

@@ -35,7 +35,7 @@ from lab.report.bundle.write import make_command
 from ..fakes.build import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
 from ..fakes.compiler import write_compiler
 from ..fakes.kernel import commit_all, git
-from ..fakes.processes import until
+from ..fakes.processes import program, until
 
 WORK = Work(jobs=2, progress=QUIET)
 _NUMBER = itertools.count(100)
@@ -404,8 +404,7 @@ def test_only_a_kernel_with_btf_has_pahole_and_follows_its_version(
     with pytest.raises(HostFailed, match="pahole is not installed"):
         make_variables(options=with_btf)
     for version in ("v1.24", "v1.27"):
-        (tmp_path / "pahole").write_text(f"#!/bin/sh\necho {version}\n")
-        (tmp_path / "pahole").chmod(0o755)
+        program(tmp_path / "pahole", f"echo {version}")
         found.append(make_variables(options=with_btf))
         assert "PAHOLE=none" not in found[-1] and f"LAB_PAHOLE_VERSION={version}" in found[-1]
     assert found[0] != found[1]

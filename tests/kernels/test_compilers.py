@@ -15,10 +15,6 @@ from lab.kernels.compilers import Compiler
 from ..fakes.compiler import write_compiler
 
 
-def _compiler(family: str = "gcc", major: int = 12) -> Compiler:
-    return Compiler(command=f"{family}-{major}", family=family, major=major, version="v", linker="ld")
-
-
 def test_clang_is_told_from_gcc_though_it_defines_gnuc_too(tmp_path: Path) -> None:
     macros = "#define __GNUC__ 4\\n#define __clang_major__ 17\\n"
     found = compilers.identify(str(write_compiler(tmp_path, "cc17", "clang version 17.0.1", macros=macros)))
@@ -71,7 +67,8 @@ def test_folders_share_objects_that_are_compiled_once_and_not_preprocessed() -> 
     ],
 )
 def test_compilers_too_new_for_a_kernel(family: str, major: int, kernel: tuple[int, int], reason: str | None) -> None:
-    hint = compilers.age_hint(_compiler(family, major), kernel)
+    compiler = Compiler(command=f"{family}-{major}", family=family, major=major, version="v", linker="ld")
+    hint = compilers.age_hint(compiler, kernel)
     if reason is None:
         assert hint is None
     else:

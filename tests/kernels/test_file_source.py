@@ -55,9 +55,8 @@ def test_a_folder_is_a_series_in_the_order_of_its_versions(tmp_path: Path, files
     found = commit_range.packages(f"dir:{place}/*@thp=never", None, None, QUIET)
     assert [found.old.id, *(one.id for one in found.candidates)] == names
     assert found.candidates[0].spec == f"file:{place / names[1]}@thp=never"
-    assert (
-        short("kernel-core-6.12.117-200.fc41.x86_64.rpm") == "kernel-core-6.12.117-200.fc41.x86_64.rpm"
-    )  # 40, no commit
+    name = "kernel-core-6.12.117-200.fc41.x86_64.rpm"
+    assert short(name) == name, "40 letters, and no commit"
     narrower = commit_range.packages(f"dir:{place}/*", f"file:{place / names[1]}", None)
     assert (narrower.old.id, [one.id for one in narrower.candidates]) == (names[1], names[2:])
 
@@ -161,10 +160,15 @@ def test_a_download_is_made_once_and_checked(files: Path, served: tuple[Path, st
     assert source.obtain(quiet()).release == RELEASE
 
 
-def _configure(**kernels: str) -> None:
-    settings.file().parent.mkdir(parents=True, exist_ok=True)
-    lines = [f'{name} = "{address}"' for name, address in kernels.items()]
-    settings.file().write_text("\n".join(["[kernels]", *lines, ""]))
+SCHEMES = """\
+[kernels]
+arch = "HOST/linux-{version}-x86_64.pkg.tar.zst"
+parts = "HOST/linux-{upstream}-{release}-x86_64.pkg.tar.zst"
+ubuntu = "HOST/v{version}/linux-image-*.deb"
+both = "HOST/v{version}/linux-*.deb"
+nothing = "HOST/v{series}/x.deb"
+local = "file:///etc/{version}"
+"""
 
 
 def test_a_scheme_of_the_users_own(files: Path, served: tuple[Path, str, list[str]]) -> None:
@@ -173,14 +177,8 @@ def test_a_scheme_of_the_users_own(files: Path, served: tuple[Path, str, list[st
     (folder / "v6.12").mkdir()
     ubuntu = packages.deb(files, folder / "v6.12", name="linux-image-unsigned-generic")
     packages.deb(files, folder / "v6.12", name="linux-modules-generic")
-    _configure(
-        arch=f"{host}/linux-{{version}}-x86_64.pkg.tar.zst",
-        parts=f"{host}/linux-{{upstream}}-{{release}}-x86_64.pkg.tar.zst",
-        ubuntu=f"{host}/v{{version}}/linux-image-*.deb",
-        both=f"{host}/v{{version}}/linux-*.deb",
-        nothing=f"{host}/v{{series}}/x.deb",
-        local="file:///etc/{version}",
-    )
+    settings.file().parent.mkdir(parents=True)
+    settings.file().write_text(SCHEMES.replace("HOST", host))
     source = resolve("arch:6.12.1-1@thp=never").source
     assert source == resolve("arch:6.12.1-1").source and len(asked) == 1
     assert source == resolve(f"arch:6.12.1-1#sha256={getattr(source, 'sha256', '')}").source and len(asked) == 1

@@ -37,16 +37,14 @@ def test_every_line_of_the_shipped_fragments_is_understood_and_none_is_in_both(g
     assert not required.keys() & optional.keys()
 
 
-def test_the_specs_own_options_win() -> None:
+def test_the_specs_own_options_win_also_over_what_a_workload_needs() -> None:
     plain, known = kconfig.requested([])
     required, optional = kconfig.requested([("CONFIG_SMP", "n"), ("CONFIG_LRU_GEN", "n"), ("CONFIG_NEW", "y")])
     assert plain["CONFIG_SMP"] == "y" and known["CONFIG_LRU_GEN"] == "y"
     assert (required["CONFIG_SMP"], required["CONFIG_LRU_GEN"], required["CONFIG_NEW"]) == ("n", "n", "y")
     assert "CONFIG_LRU_GEN" not in optional
     assert required.keys() - plain.keys() == {"CONFIG_LRU_GEN", "CONFIG_NEW"}
-
-
-def test_a_workload_gets_what_it_needs_unless_the_spec_decided() -> None:
+    # What a workload needs:
     needs = ["CONFIG_AIO", "CONFIG_INET", "CONFIG_VIRTIO_BALLOON"]
     # The fragments ask for the first, know nothing of the second, and unset the third.
     assert kconfig.missing([], needs) == (("CONFIG_INET", "y"), ("CONFIG_VIRTIO_BALLOON", "y"))

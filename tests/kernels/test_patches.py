@@ -15,6 +15,7 @@ from lab.kernels import patches
 from lab.kernels.kernel import resolve
 
 from ..fakes.kernel import git, make_kernel
+from ..fakes.processes import program
 from .conftest import tree_of
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -186,11 +187,9 @@ def test_a_series_is_found_by_the_id_of_any_of_its_mails(
         Path("box.mbox").write_bytes(thread)
     elif where == "b4":
         (tmp_path / "thread").write_bytes(thread)
-        program = tmp_path / "bin" / "b4"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\n[ "$1 $2" = "mbox --outdir" ] && cp {tmp_path}/thread "$3/$5.mbx"\n')
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+        (tmp_path / "bin").mkdir()
+        program(tmp_path / "bin" / "b4", f'[ "$1 $2" = "mbox --outdir" ] && cp {tmp_path}/thread "$3/$5.mbx"')
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     else:
         folder = tmp_path / "mails" if where == "configured" else Path("new" if where == "Maildir" else ".")
         folder.mkdir(exist_ok=True)

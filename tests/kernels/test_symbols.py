@@ -55,15 +55,8 @@ def test_find_and_entry(tmp_path: Path) -> None:
     path = tmp_path / "System.map"
     path.write_text(MAP)
     table = symbols.from_system_map(path)
-    assert [symbol.name for symbol in table] == [
-        "startup_64",
-        "memset",
-        "do_fault",
-        "do_fault.part.0",
-        "do_fault.cold",
-        "last_function",
-    ]
-    assert len(table) == 6
+    names = "startup_64 memset do_fault do_fault.part.0 do_fault.cold last_function"
+    assert [symbol.name for symbol in table] == names.split() and len(table) == 6
     assert table.find(TEXT) == Symbol("startup_64", TEXT, 0x40)
     assert table.find(TEXT + 0x5F) == Symbol("memset", TEXT + 0x40, 0x40)
     assert table.find(TEXT + 0x11F) is None  # where a section ended
@@ -72,10 +65,7 @@ def test_find_and_entry(tmp_path: Path) -> None:
     assert table.find(0x1000) is None  # an offset into per-CPU data
     assert table.find(0xFFFFFFFFC0000000) is None  # a module
     assert table.entry(TEXT + 0x80)
-    assert not table.entry(TEXT + 0x81)
-    assert not table.entry(TEXT + 0xC0)
-    assert not table.entry(TEXT + 0x100)
-    assert not table.entry(0)
+    assert not any(map(table.entry, (TEXT + 0x81, TEXT + 0xC0, TEXT + 0x100, 0)))
 
 
 def test_levels_of_initcalls(tmp_path: Path) -> None:
@@ -249,10 +239,9 @@ def test_kernel_symbols_takes_the_best(tmp_path: Path) -> None:
     assert len(symbols.kernel_symbols(vmlinux, real)) == 6
     assert len(symbols.kernel_symbols(vmlinux, stub)) == 10
     assert len(symbols.kernel_symbols(vmlinux, None)) == 10
-    with pytest.raises(UserError, match="no names of the kernel's functions"):
-        symbols.kernel_symbols(None, stub)
-    with pytest.raises(UserError, match="no names of the kernel's functions"):
-        symbols.kernel_symbols(None, None)
+    for without in (stub, None):
+        with pytest.raises(UserError, match="no names of the kernel's functions"):
+            symbols.kernel_symbols(None, without)
 
 
 @pytest.mark.usefixtures("own_home")

@@ -7,9 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from lab.cli import main
 from lab.core.errors import HostFailed, UserError
 from lab.core.git import Repo
 from lab.core.progress import QUIET
@@ -17,6 +15,7 @@ from lab.kernels import debs, default_tree, trees
 from lab.kernels.kernel import resolve
 from lab.kernels.package_lists import Offer
 
+from ..fakes.command import Lab
 from ..fakes.kernel import MMAP_C, commit_all, fingerprint, git, write_kernel
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -138,13 +137,6 @@ def test_a_series_of_patches_leads_where_its_commits_do(linux: Path, tmp_path: P
         assert repo.patched_tree(start, patches[:count]) == repo.tree_id(f"HEAD~{5 - count}")
 
 
-def test_clone_by_address(linux: Path) -> None:
-    added = trees.add(f"file://{linux}", "mine")
-    assert (added.name, added.record.kind) == ("mine", "clone")
-    assert added.source.describe(added.head).startswith("v1.0-2-g")
-    assert trees.open_tree("mine").head == added.head
-
-
 def test_what_is_no_kernel_is_refused(tmp_path: Path, linux: Path) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -164,7 +156,11 @@ def test_what_is_no_kernel_is_refused(tmp_path: Path, linux: Path) -> None:
     assert trees.names() == []
 
 
-def test_names_do_not_collide(linux: Path) -> None:
+def test_names_do_not_collide_and_an_address_is_cloned(linux: Path) -> None:
+    added = trees.add(f"file://{linux}", "mine")
+    assert (added.name, added.record.kind) == ("mine", "clone")
+    assert added.source.describe(added.head).startswith("v1.0-2-g")
+    assert trees.open_tree("mine").head == added.head
     trees.add(str(linux))
     for name in (None, "default"):
         with pytest.raises(UserError, match="already"):
@@ -184,13 +180,10 @@ def test_a_history_ends_where_the_users_does(linux: Path, tmp_path: Path) -> Non
         git(tmp_path / "shallow", "fetch", "-q", "--depth=9")
 
 
-def test_commands(linux: Path) -> None:
-    runner = CliRunner()
-    added = runner.invoke(main.lab, ["tree", "add", str(linux), "--name", "mine"], catch_exceptions=False)
-    assert added.stdout.startswith("mine: v1.0-2-g")
-    listed = runner.invoke(main.lab, ["tree", "list"], catch_exceptions=False)
-    assert listed.stdout.split()[:3] == ["mine", "local", str(linux)]
-    assert '"schema": "lab.trees/1"' in runner.invoke(main.lab, ["tree", "list", "--json"]).stdout
+def test_commands(linux: Path, lab: Lab) -> None:
+    assert lab("tree", "add", str(linux), "--name", "mine").out.startswith("mine: v1.0-2-g")
+    assert lab("tree", "list").out.split()[:3] == ["mine", "local", str(linux)]
+    assert lab("tree", "list", "--json").document["schema"] == "lab.trees/1"
 
 
 def test_a_hostile_git_environment_changes_nothing(
