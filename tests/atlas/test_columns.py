@@ -14,12 +14,12 @@ from lab.atlas import assembly, check, columns, data
 from lab.atlas.columns import Place
 from lab.atlas.data import NOT_MEASURED, Atlas, Cell
 from lab.atlas.plan import PlannedColumn
-from lab.cli import main
 from lab.compare import profiles
 from lab.core import records
 from lab.core.errors import GuestFailed, GuestFailure, HostFailed, UserError
 
 from ..fakes import capabilities
+from ..fakes.command import Lab
 from ..fakes.guest import WORKLOAD, Broken, FakeInstrument, Unsupported, write_workload
 from ..fakes.work import quiet, stopped_after
 from ..fuzz.damages import FILES
@@ -57,8 +57,7 @@ def test_without_a_model_the_time_of_the_workload_decides(
 def test_a_plan_s_model_decides_for_a_workload_without_one(setup: Setup, tmp_path: Path) -> None:
     _, place, found = setup()
     write_workload(tmp_path / "mine", WORKLOAD)
-    place = dataclasses.replace(place, plan=replace(place.plan, model="tlb"))
-    atlas = measured(place, found)
+    atlas = measured(dataclasses.replace(place, plan=replace(place.plan, model="tlb")), found)
     assert atlas.bases == ("cycles", "instructions") and atlas.cases[0].metrics[0] == "cycles_per_op"
 
 
@@ -182,7 +181,7 @@ def test_two_do_not_measure_the_same_columns(setup: Setup) -> None:
         columns.measure(place, found, quiet())
 
 
-def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:
+def test_checking_measures_again_and_tells_what_differs_in_one_version_of_the_model(setup: Setup) -> None:
     guests, place, found = setup()
     atlas = measured(place, found)
     wanted = [check.Wanted(atlas.cases[0], atlas.columns[1])]
@@ -193,17 +192,10 @@ def test_checking_measures_again_and_tells_what_differs(setup: Setup) -> None:
         assert same.is_equal and same.fingerprint == "" and len(guests.calls) == 9
         guests.formula = lambda arm, seed, case: 100.0 + seed + 1e-3
         (other,) = check.check(atlas, place.plan, wanted, quiet())
-    assert not other.is_equal
-    assert list(check.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"
-
-
-def test_cells_of_another_version_are_not_called_different(setup: Setup) -> None:
-    guests, place, found = setup()
-    atlas = replace(measured(place, found), model_version=2)
-    guests.calls.clear()
     with pytest.raises(UserError, match="of model version 2, guests here are of 1"):
-        check.check(atlas, place.plan, [check.Wanted(atlas.cases[0], atlas.columns[1])], quiet())
-    assert guests.calls == []
+        check.check(replace(atlas, model_version=2), place.plan, wanted, quiet())
+    assert not other.is_equal and len(guests.calls) == 12, "none of another version"
+    assert list(check.lines([same, other]))[-1] == "1 of 2 cells equal to the last digit"
 
 
 # ---- damaged files
@@ -236,17 +228,13 @@ def test_a_damaged_file_of_a_column_costs_no_other_and_is_made_again(
 
 
 @pytest.mark.parametrize("damage", FILES)
-def test_a_damaged_atlas_is_named(
-    damage: str, setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_atlas_is_named(damage: str, setup: Setup, tmp_path: Path, lab: Lab) -> None:
     _, place, found = setup()
     path = tmp_path / "x86_64.json"
     records.write_atomic(path, records.sealed(data.encode(measured(place, found))))
-    words = ["atlas", "show", "mine:large", "--data", str(path)]
-    assert main.run(words) == 0
+    words = ("atlas", "show", "mine:large", "--data", str(path))
+    lab(*words)
     FILES[damage](path)
-    capsys.readouterr()
     with capabilities.none():
-        assert main.run(words) == 2
-    said = capsys.readouterr()
+        said = lab(*words, status=2)
     assert path.name in said.err and not said.out

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from lab.atlas import commits, data, text
 from lab.atlas.data import Bisected
 from lab.atlas.judgement import Judgement
-from lab.cli import main
 from lab.kernels import trees
 
 from ..fakes import atlas as fake
 from ..fakes import bisection as fakebisect
 from ..fakes import bisector
+from ..fakes.command import Lab
 from ..fakes.kernel import git
 
 
@@ -40,12 +40,10 @@ def stored(tmp_path: Path) -> tuple[Path, str]:
     return path, name
 
 
-def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(
-    tmp_path: Path, tree: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(tmp_path: Path, tree: list[str], lab: Lab) -> None:
     file, case = stored(tmp_path)
-    assert main.run(["atlas", "bisect", case, "6.5", "6.6", "--data", str(file)]) == 0, capsys.readouterr().err
-    assert f'{tree[1][:12]} ("mm: change 1")' in capsys.readouterr().out
+    said = lab("atlas", "bisect", case, "6.5", "6.6", "--data", str(file)).out
+    assert f'{tree[1][:12]} ("mm: change 1")' in said
     kept = data.load(file)
     judged = Judgement(kept)
     (step,) = judged.changes["cycles"]
@@ -73,10 +71,7 @@ def test_hunks_between_two_sources_stand_beside_the_step_of_their_packages(tmp_p
     assert (line in said) == built
 
 
-def test_kernels_that_no_tree_has_are_refused_with_the_way_to_one(
-    tmp_path: Path, tree: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kernels_that_no_tree_has_are_refused_with_the_way_to_one(tmp_path: Path, tree: list[str], lab: Lab) -> None:
     file, _ = stored(tmp_path)
-    assert main.run(["atlas", "bisect", "case-1", "6.7", "6.8", "--data", str(file)]) == 2
-    said = capsys.readouterr().err
+    said = lab("atlas", "bisect", "case-1", "6.7", "6.8", "--data", str(file), status=2).err
     assert "no tree known here leads from 6.7.1-1 to 6.8.1-1" in said and "lab tree add" in said

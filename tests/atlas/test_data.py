@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from lab.atlas import assembly, check, data, text
 from lab.atlas.data import Atlas, Cell, FunctionCost
 from lab.atlas.judgement import Judgement
-from lab.cli import main
 from lab.core.errors import UserError
 from lab.core.text import plain
 from lab.workloads import selection
 
 from ..fakes import atlas as fake
+from ..fakes.command import Lab
 from ..fakes.result import HOSTILE
 
 
@@ -87,21 +87,18 @@ def test_a_file_that_is_no_atlas_is_named(tmp_path: Path, atlas: Atlas) -> None:
 
 
 def test_without_an_atlas_there_is_a_line_and_the_way_to_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab
 ) -> None:
     monkeypatch.setattr(data, "folder", lambda: tmp_path)
     for words in (["show", "fork-exit"], ["diff", "6.1", "6.12"]):
-        assert main.run(["atlas", *words]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line == (
+        assert lab("atlas", *words, status=2).err == (
             "lab: no atlas of x86_64 comes with this version; measure one: `lab atlas run --arch x86_64 --output DIR`, "
-            "then give --data DIR/x86_64.json"
+            "then give --data DIR/x86_64.json\n"
         )
     (tmp_path / "arms.toml").touch()
     (tmp_path / "arms").mkdir()
     (tmp_path / "arms" / "arm64.json").touch()
-    assert main.run(["atlas", "show", "fork-exit", "--table", "arms"]) == 2
-    said = capsys.readouterr().err
+    said = lab("atlas", "show", "fork-exit", "--table", "arms", status=2).err
     assert said == "lab: no atlas of x86_64 comes with this version, there is arm64; give --arch arm64\n"
 
 
@@ -188,16 +185,14 @@ def test_a_pair_of_two_builders_says_so(atlas: Atlas) -> None:
     assert "1 case without numbers in one of the two" in shown
 
 
-def test_the_commands_print_the_same_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["atlas", "show", "case-1", "--data", str(file), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [one["verdict"] for one in document["changes"]] == ["regression"]
-    assert main.run(["atlas", "diff", "6.4", "6.5", "--data", str(file), "--json"]) == 0
-    cases = json.loads(capsys.readouterr().out)["cases"]["cycles"]
+def test_the_commands_print_the_same_as_json(file: Path, lab: Lab) -> None:
+    at = ("--data", str(file))
+    changes = lab("atlas", "show", "case-1", *at, "--json").document["changes"]
+    assert [one["verdict"] for one in changes] == ["regression"]
+    cases = lab("atlas", "diff", "6.4", "6.5", *at, "--json").document["cases"]["cycles"]
     assert (cases[0]["case"], cases[0]["verdict"]) == ("syscalls:case-1", "regression")
-    assert main.run(["atlas", "diff", "6.4", "6.6", "--data", str(file)]) == 0
-    assert "case-1" in capsys.readouterr().out
-    assert main.run(["atlas", "show", "nothing", "--data", str(file)]) == 2
+    assert "case-1" in lab("atlas", "diff", "6.4", "6.6", *at).out
+    lab("atlas", "show", "nothing", *at, status=2)
 
 
 def test_hostile_words_are_escaped_in_the_terminal() -> None:

@@ -4,7 +4,6 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,12 +16,12 @@ from lab.atlas.data import NOT_MEASURED, Atlas, Bisected, Cell
 from lab.atlas.judgement import Judgement
 from lab.atlas.plan import PlannedColumn
 from lab.atlas.takeover import TakenOver
-from lab.cli import main
 from lab.core import records
 
 from ..fakes import atlas as fake
 from ..fakes import capabilities
 from ..fakes.build import own_folders
+from ..fakes.command import Ended, Lab
 from ..fakes.guest import FakeGuests, FakeInstrument, kernel
 from ..fakes.work import quiet
 from ..fuzz.damages import FILES
@@ -201,15 +200,9 @@ def test_what_a_spec_names_stays_until_this_machine_has_measured_its_own(other: 
     assert made.cells["mine:small"][1] == other.atlas.cells["mine:small"][1]
 
 
-def test_cells_of_this_machine_come_before_the_files(other: Other) -> None:
-    other.guests.formula = dearer
-    columns.measure(other.place, other.found[:1], quiet())
-    made = other.run(other.taken())
-    assert made.cells["mine:small"][0] != other.atlas.cells["mine:small"][0]
-    assert made.cells["mine:small"][1] == other.atlas.cells["mine:small"][1]
-
-
-def test_an_older_guest_here_does_not_hide_what_is_taken_over(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_of_this_machine_come_before_the_files_unless_an_older_guest_gave_them(
+    other: Other, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as older:
         older.setattr(FakeInstrument, "identity", "tlb some-machine 12345678 another")
         columns.measure(other.place, other.found[:2], quiet())
@@ -217,37 +210,32 @@ def test_an_older_guest_here_does_not_hide_what_is_taken_over(other: Other, monk
     assert len(other.guests.calls) == 9
     for case, cells in other.atlas.cells.items():
         assert made.cells[case][:2] == cells
+    other.guests.formula = dearer
+    columns.measure(other.place, other.found[:1], quiet())
+    made = other.run(other.taken())
+    assert made.cells["mine:small"][0] != other.atlas.cells["mine:small"][0]
+    assert made.cells["mine:small"][1] == other.atlas.cells["mine:small"][1]
 
 
 @pytest.fixture
-def run(other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def run(other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> Callable[..., Ended]:
     """`lab atlas run` of the plan."""
     monkeypatch.setattr(atlas_plan, "columns", lambda plan, guests, progress: other.found)
     monkeypatch.setattr(atlas_plan, "load", lambda path: other.place.plan)
-
-    def called(*more: str) -> Any:
-        return main.run(["atlas", "run", "--arch", "x86_64", "--output", str(tmp_path), "-q", "-j", "1", *more])
-
-    return called
+    return lambda *more: lab("atlas", "run", "--arch", "x86_64", "--output", str(tmp_path), "-q", "-j", "1", *more)
 
 
-def test_the_command_says_what_it_took_over(
-    run: Callable[..., int], other: Other, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run() == 0
-    assert capsys.readouterr().out == f"{other.file}: 3 of 3 columns whole; 2 cases, 0 holes; 2 columns taken over\n"
+def test_the_command_says_what_it_took_over(run: Callable[..., Ended], other: Other) -> None:
+    assert run().out == f"{other.file}: 3 of 3 columns whole; 2 cases, 0 holes; 2 columns taken over\n"
     assert len(other.guests.calls) == 3 and len(data.load(other.file).columns) == 3
-    assert run("--only", "b", "--anew") == 0
+    run("--only", "b", "--anew")
     assert len(other.guests.calls) == 6 and len(data.load(other.file).columns) == 3
     assert not other.file.with_name("x86_64.json.old").exists()
 
 
-def test_the_command_keeps_a_file_of_which_it_left_something(
-    run: Callable[..., int], other: Other, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_keeps_a_file_of_which_it_left_something(run: Callable[..., Ended], other: Other) -> None:
     other.file.write_bytes(data.encode(fake.atlas()))
-    assert run() == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert run().out.splitlines() == [
         f"nothing taken over: {other.file} is made up",
         f"{other.file}: 3 of 3 columns whole; 2 cases, 0 holes; 0 columns taken over",
         f"{other.file}.old: kept, because x86_64.json is now without what it had",

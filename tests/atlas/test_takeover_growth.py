@@ -21,19 +21,23 @@ from lab.core.text import plural
 from lab.guests import model_version
 from lab.kernels.compilers import Program
 
-from ..fakes.guest import FakeGuests, FakeInstrument, kernel, write_workload
+from ..fakes.guest import FakeInstrument, kernel, write_workload
 from ..fakes.work import quiet, stopped_after
 from .conftest import MODELLED, Setup, gone
 
+Capture = pytest.CaptureFixture[str]
+
 
 class Lab:
-    """A lab whose model has a version, and `lab atlas run` of a plan of three kernels."""
+    """A lab whose model has a version, and `lab atlas run` of a plan of three kernels. said: by the last one."""
 
-    def __init__(self, setup: Setup, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    said = ""
+
+    def __init__(self, setup: Setup, folder: Path, patch: pytest.MonkeyPatch, capsys: Capture) -> None:
         self.guests, self.place, found = setup()
         self.found = [*found, PlannedColumn("mine", "c", kernel("c").spec)]
         self.file, self.next = folder / "x86_64.json", folder / "x86_64.next.json"
-        self.patch = patch
+        self.patch, self.capsys = patch, capsys
         patch.setattr(atlas_plan, "columns", lambda plan, guests, progress: self.found)
         patch.setattr(atlas_plan, "load", lambda path: self.place.plan)
 
@@ -58,14 +62,14 @@ class Lab:
         with stopped_after(before + guests, self.guests.calls):
             arguments = ["--arch", "x86_64", "--output", str(self.file.parent), "-q", "-j", "1", *words]
             assert main.run(["atlas", "run", *arguments]) == 0
+        self.said = self.capsys.readouterr().out
         return len(self.guests.calls) - before
 
 
 @pytest.fixture
-def lab(setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
-    made = Lab(setup, tmp_path, monkeypatch)
+def lab(setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Lab:
+    made = Lab(setup, tmp_path, monkeypatch, capsys)
     assert made.run() == 9
-    capsys.readouterr()
     return made
 
 
@@ -75,26 +79,22 @@ def numbers(atlas: Atlas) -> set[int]:
     return {round(((1e6 / cell.cycles[0]) ** 2 - 1) / 100) for cell in cells}
 
 
-def test_an_edit_that_changes_no_number_makes_nothing_stale(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_edit_that_changes_no_number_makes_nothing_stale(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin has other sources, and the model the version that it had; here and on another machine."""
     monkeypatch.setattr(Program, "digest", lambda _: "of sources with a comment more")
     before = data.load(lab.file).cells
     for taken in (0, 3):
         assert lab.run() == 0
-        assert f"3 of 3 columns whole; 2 cases, 0 holes; {plural(taken, 'column')} taken" in capsys.readouterr().out
+        assert f"3 of 3 columns whole; 2 cases, 0 holes; {plural(taken, 'column')} taken" in lab.said
         assert data.load(lab.file).cells == before and not lab.next.exists()
         _forget(lab.place)
 
 
-def test_a_version_grows_beside_the_complete_one_until_it_takes_its_place(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_version_grows_beside_the_complete_one_until_it_takes_its_place(lab: Lab) -> None:
     complete = lab.file.read_bytes()
     lab.raise_version(2)
     assert lab.run(guests=3) == 3
-    assert capsys.readouterr().out.splitlines() == [
+    assert lab.said.splitlines() == [
         f"{lab.file}: nothing taken over: it is of model version 1, guests here of 2",
         f"{lab.next}: 1 of 3 columns whole, 2 stale, next: a; 2 cases, 0 holes; 0 columns taken over",
         f"{lab.file}: model version 1, stays until 2 columns more are in x86_64.next.json",
@@ -104,11 +104,9 @@ def test_a_version_grows_beside_the_complete_one_until_it_takes_its_place(
     assert grown.model_version == 2 and [column.id for column in grown.columns] == ["c"] and numbers(grown) == {2}
     assert lab.run(guests=4) == 4, "a whole column, and a guest of the next"
     assert lab.file.read_bytes() == complete and len(data.load(lab.next).whole) == 2
-    capsys.readouterr()
     assert lab.run() == 2
-    said = capsys.readouterr().out
-    assert f"{lab.file}: 3 of 3 columns whole; " in said
-    assert f"{lab.file}: model version 2 takes the place of 1" in said
+    assert f"{lab.file}: 3 of 3 columns whole; " in lab.said
+    assert f"{lab.file}: model version 2 takes the place of 1" in lab.said
     made = data.load(lab.file)
     assert made.model_version == 2 and len(made.whole) == 3 and numbers(made) == {2} and not lab.next.exists()
     assert lab.run() == 0
@@ -116,7 +114,7 @@ def test_a_version_grows_beside_the_complete_one_until_it_takes_its_place(
 
 @pytest.mark.parametrize("is_new_machine", [False, True])
 def test_a_version_about_one_workload_leaves_the_cells_of_others(
-    is_new_machine: bool, lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    is_new_machine: bool, lab: Lab, tmp_path: Path
 ) -> None:
     """Here, and on a machine that has only the file: no guest of `mine` runs again, and no column waits for one."""
     second = write_workload(tmp_path / "second", MODELLED.replace('name = "mine"', 'name = "second"'))
@@ -127,11 +125,9 @@ def test_a_version_about_one_workload_leaves_the_cells_of_others(
     lab.raise_version(2, "second")
     if is_new_machine:
         _forget(lab.place)
-    capsys.readouterr()
     assert lab.run(guests=3) == 3
     old = f"{lab.file}: 3 columns not taken over: it is of model version 1, guests of second here of 2\n"
-    said = capsys.readouterr().out
-    assert said.startswith(f"{old}{lab.next}: 1 of 3 columns whole, 2 stale, next: a; 4 cases, ")
+    assert lab.said.startswith(f"{old}{lab.next}: 1 of 3 columns whole, 2 stale, next: a; 4 cases, ")
     assert lab.run() == 6
     made = data.load(lab.file)
     assert made.model_version == 2 and len(made.whole) == 3 and not lab.next.exists()
@@ -179,12 +175,12 @@ def _forget(place: Place) -> None:
         path.unlink()
 
 
-def test_a_file_of_a_newer_model_is_left_alone(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_a_newer_model_is_left_alone(lab: Lab) -> None:
     newer = data.encode(msgspec.structs.replace(data.load(lab.file), model_version=2))
     for file in (lab.next, lab.file):
         file.write_bytes(newer)
         assert main.run(["atlas", "run", "--arch", "x86_64", "--output", str(lab.file.parent)]) == 2
-        assert f"{lab.file} is of model version 2" in capsys.readouterr().err or file == lab.next
+        assert f"{lab.file} is of model version 2" in lab.capsys.readouterr().err or file == lab.next
         assert file.read_bytes() == newer
 
 
@@ -198,24 +194,22 @@ def test_other_guests_of_one_version_grow_beside_the_complete_one_as_well(lab: L
     assert "measured with an older guest" in str(grown.cells["mine:small"][0])
 
 
-def test_a_package_that_left_the_archive_does_not_hold_a_version_up(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_package_that_left_the_archive_does_not_hold_a_version_up(lab: Lab) -> None:
     lab.raise_version(2)
     lab.found = lab.found[1:]
     assert lab.run() == 6
     assert [column.id for column in data.load(lab.file).columns] == ["b", "c"]
     assert data.load(lab.file.with_name("x86_64.json.old")).model_version == 1
-    assert "x86_64.json.old: kept, because x86_64.json is now without a\n" in capsys.readouterr().out
+    assert "x86_64.json.old: kept, because x86_64.json is now without a\n" in lab.said
 
 
-def test_a_file_with_cases_that_the_plan_has_no_more_is_kept(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_with_cases_that_the_plan_has_no_more_is_kept(lab: Lab) -> None:
     (workload,) = lab.place.plan.workloads
     lab.place = replace(lab.place, plan=msgspec.structs.replace(lab.place.plan, workloads=(f"{workload}:small",)))
     assert lab.run() == 9
     assert [case.name for case in data.load(lab.file).cases] == ["mine:small"]
     assert len(data.load(lab.file.with_name("x86_64.json.old")).cases) == 2
-    assert "is now without mine:large\n" in capsys.readouterr().out
+    assert "is now without mine:large\n" in lab.said
 
 
 def test_a_kernel_that_cannot_be_had_for_now_holds_the_version_up(lab: Lab) -> None:
@@ -240,9 +234,9 @@ Measured = Callable[[str, int, str], None]
 
 
 @pytest.fixture
-def aged(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeGuests, Place, list[PlannedColumn], Measured]:
+def aged(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> tuple[Place, list[PlannedColumn], Measured]:
     """Columns a to e, none measured; a function that makes a sheet of one, with its version and date."""
-    guests, place, found = setup()
+    _, place, found = setup()
     every = [PlannedColumn("mine", name, kernel(name).spec) for name in "abcde"]
     columns.measure(place, found[:1], quiet())
     (sheet,) = _sheets(place, found)
@@ -255,11 +249,11 @@ def aged(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeGuests, Pla
         target.parent.mkdir(parents=True, exist_ok=True)
         records.save(target, msgspec.structs.replace(sheet, measured=date))
 
-    return guests, replace(place, version=3), every, measured
+    return replace(place, version=3), every, measured
 
 
 def test_never_measured_comes_first_then_the_oldest_version_then_the_oldest_date(aged: Any) -> None:
-    _, place, found, measured = aged
+    place, found, measured = aged
     measured("b", 2, "2026-03-01")
     measured("c", 2, "2026-02-01")
     measured("d", 1, "2026-05-01")
@@ -273,7 +267,7 @@ def test_never_measured_comes_first_then_the_oldest_version_then_the_oldest_date
 
 
 def test_what_another_machine_measured_counts_for_the_order(aged: Any) -> None:
-    _, place, found, measured = aged
+    place, found, measured = aged
     measured("a", 1, "2026-03-01")
     older = assembly.assemble(replace(place, version=1), found[:1])
     (text,) = place.selections
@@ -284,7 +278,7 @@ def test_what_another_machine_measured_counts_for_the_order(aged: Any) -> None:
 
 def test_a_kernel_that_could_not_be_had_comes_last(aged: Any) -> None:
     """Each try may cost a build, and would use up every budget."""
-    _, place, found, measured = aged
+    place, found, measured = aged
     records.save(place.facts(found[0]).parent / "column.json", KernelFacts(hole="it does not build"))
     measured("b", 2, "2026-03-01")
     assert stale(place, found) == ["c", "d", "e", "b", "a"]
@@ -292,7 +286,7 @@ def test_a_kernel_that_could_not_be_had_comes_last(aged: Any) -> None:
 
 @pytest.mark.parametrize("change", ["fingerprint", "seeds", "cases", "settled"])
 def test_a_sheet_is_stale_if_what_its_numbers_follow_from_changed(change: str, aged: Any) -> None:
-    _, place, found, measured = aged
+    place, found, measured = aged
     measured("a", 3, "2026-01-01")
     (text,) = place.selections
     path = place.sheet(found[0], text)
@@ -311,11 +305,9 @@ def test_a_sheet_is_stale_if_what_its_numbers_follow_from_changed(change: str, a
     assert stale(place, found[:1]) == ["a"]
 
 
-def test_a_budget_that_ends_before_the_first_column_writes_nothing(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_budget_that_ends_before_the_first_column_writes_nothing(lab: Lab) -> None:
     lab.file.unlink()
     lab.raise_version(2)
     assert lab.run(guests=1) == 1
-    assert capsys.readouterr().out == f"{lab.file}: 0 of 3 columns whole, 3 stale, next: c; nothing to write yet\n"
+    assert lab.said == f"{lab.file}: 0 of 3 columns whole, 3 stale, next: c; nothing to write yet\n"
     assert not lab.file.exists() and not lab.next.exists()
