@@ -49,14 +49,11 @@ def test_each_host_gets_what_its_groups_say(top: Path) -> None:
     assert " tcp://head:8786 --nthreads 3 " in service["ExecStart"]
 
 
-def test_dask_takes_the_command_lines(top: Path) -> None:
+def test_dask_takes_the_command_lines_and_systemd_both_units(top: Path) -> None:
     for command, name in ((dask_scheduler.main, UNITS[0]), (dask_worker.main, UNITS[1])):
         python, *words = shlex.split(unit(top, "head", name)["ExecStart"])
         assert python == sys.executable and words[0] == "-m"
         assert command.make_context(name, words[2:])
-
-
-def test_systemd_takes_both_units(top: Path) -> None:
     roles.require_valid([top / "head/etc/systemd/system" / name for name in UNITS])
 
 

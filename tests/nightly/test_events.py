@@ -254,9 +254,8 @@ def test_the_state_is_the_sum_of_the_nights() -> None:
     state = PlanState.after([_night(1), _night(2, bad), _night(3), _night(4, fixed)], {})
     assert not state.open and list(state.closed) == ["p.2.1"] and state.last_good[BRANCH, "exact"].commit == "c4"
     acked = PlanState.after([_night(1), _night(2, bad)], {"p.2.1": Ack(event="p.2.1", note="", at="")})
-    assert (
-        acked.last_good[BRANCH, "exact"].commit == "c2" and not acked.unacknowledged and list(acked.open) == ["p.2.1"]
-    )
+    assert acked.last_good[BRANCH, "exact"].commit == "c2"
+    assert not acked.unacknowledged and list(acked.open) == ["p.2.1"]
 
 
 def test_what_was_not_measured_is_no_yesterday() -> None:

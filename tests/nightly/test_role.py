@@ -36,16 +36,13 @@ def _unit(root: Path, name: str) -> configparser.ConfigParser:
     return roles.unit(root / "etc/systemd/system" / name)
 
 
-def test_the_service_has_a_user_limits_and_a_journal(root: Path) -> None:
+def test_the_service_has_a_user_limits_and_a_journal_and_systemd_takes_it(root: Path) -> None:
     service = _unit(root, UNITS[0])["Service"]
     assert service["User"] == "lab-nightly"
     assert service["ExecStart"] == "/bin/true nightly run --plan /etc/lab/nightly.toml"
     assert service["CPUQuota"] == "200%" and service["MemoryMax"] and service["TasksMax"]
     assert service["StandardOutput"] == "journal" and service["NoNewPrivileges"] == "yes"
     assert _unit(root, UNITS[1])["Timer"]["Persistent"] == "true"
-
-
-def test_systemd_takes_both_units(root: Path) -> None:
     roles.require_valid([root / "etc/systemd/system" / name for name in UNITS])
 
 

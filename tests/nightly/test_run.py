@@ -1,6 +1,5 @@
 """Nights on histories with known effects: each change is reported once, whatever goes wrong."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from lab.nightly.record import Event
 from lab.workloads import selection
 
 from ..fakes import nights as fakenights
+from ..fakes.command import Lab
 from ..fakes.guest import FakeInstrument
 from ..fakes.kernel import git
 from ..fakes.nights import Nights
@@ -131,7 +131,7 @@ def test_this_machines_failures_are_no_ones_fault(nights: Nights) -> None:
     assert nights.events() == []
 
 
-def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) -> None:
+def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path, lab: Lab) -> None:
     (tmp_path / "file").write_text("")
     nights.monkeypatch.setenv(database.VARIABLE, f"{tmp_path}/file/history.sqlite")
     nights.run()
@@ -140,8 +140,7 @@ def test_a_database_that_is_gone_costs_a_note(nights: Nights, tmp_path: Path) ->
     assert done.outcome == "regression"
     assert any("the history could not be looked at" in note for note in done.branches[0].notes)
     nights.monkeypatch.delenv(database.VARIABLE)
-    assert main.run(["history", "show", "--branch", "main", "--json"]) == 0
-    assert json.loads(nights.capsys.readouterr().out)["series"][0]["points"] == 2
+    assert lab("history", "show", "--branch", "main", "--json").document["series"][0]["points"] == 2
 
 
 def test_the_same_culprit_on_two_branches_is_told_once(nights: Nights) -> None:
@@ -166,22 +165,19 @@ def test_two_culprits_in_one_night_are_two_alarms(nights: Nights) -> None:
     assert found == {one: ["large"], other: ["small"]}
 
 
-def test_an_acknowledged_change_is_the_new_level(nights: Nights) -> None:
+def test_an_acknowledged_change_is_the_new_level(nights: Nights, lab: Lab) -> None:
     nights.run()
     nights.add(50.0)
     nights.run()
     (alarm,) = nights.events()
-    assert main.run(["history", "ack", alarm.id, "--note", "known"]) == 0
-    assert "acknowledged" in nights.capsys.readouterr().out
+    assert "acknowledged" in lab("history", "ack", alarm.id, "--note", "known").out
     nights.add(50.0)
     assert nights.run().outcome == "green"
-    assert main.run(["nightly", "status"]) == 0
-    assert "(acknowledged: known)" in nights.capsys.readouterr().out
+    assert "(acknowledged: known)" in lab("nightly", "status").out
     nights.add(100.0)
     nights.run()
     assert [event.kind for event in nights.events()] == ["regression", "fixed"]
-    assert main.run(["history", "ack", alarm.id]) == 2
-    assert "no open change" in nights.capsys.readouterr().err
+    assert "no open change" in lab("history", "ack", alarm.id, status=2).err
 
 
 def creep(nights: Nights, *levels: float) -> list[Event]:
@@ -194,14 +190,13 @@ def creep(nights: Nights, *levels: float) -> list[Event]:
     return nights.events()
 
 
-def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nights) -> None:
+def test_a_creep_is_bisected_to_the_commits_that_had_most_part_in_it(nights: Nights, lab: Lab) -> None:
     (told,) = creep(nights, 100.0, 100.0, 98.3, 98.3, 98.3, 96.6, 96.6, 96.6, 96.6, 96.6)
     assert told.kind == "creep"
     named = {one.commit: one.ratio for one in told.culprits}
     assert named == {nights.commits[3]: pytest.approx(0.983), nights.commits[6]: pytest.approx(96.6 / 98.3)}
     assert "of -3.4 %, -1.7 % by" in told.text and "below 1 % were not looked for" in told.text
-    assert main.run(["nightly", "status"]) == 0
-    assert "and 1 more" in nights.capsys.readouterr().out
+    assert "and 1 more" in lab("nightly", "status").out
 
 
 @pytest.mark.long
@@ -212,18 +207,15 @@ def test_what_was_told_of_is_not_blamed_for_a_creep_again(nights: Nights) -> Non
     assert f"by {alarm.culprit.commit[:12]}, told of as {alarm.id}" in told.text
 
 
-def test_status(nights: Nights) -> None:
-    assert main.run(["nightly", "status"]) == 2
-    nights.capsys.readouterr()
+def test_status(nights: Nights, lab: Lab) -> None:
+    lab("nightly", "status", status=2)
     nights.run()
     nights.add(50.0)
     nights.run()
-    assert main.run(["nightly", "status", "--json"]) == 0
-    found = json.loads(nights.capsys.readouterr().out)
+    found = lab("nightly", "status", "--json").document
     assert found["nights"] == 2 and [one["kind"] for one in found["open"]] == ["regression"]
-    assert main.run(["nightly", "status", "plan"]) == 0
-    assert "open    plan.2.1 regression linux/main" in nights.capsys.readouterr().out
-    assert main.run(["nightly", "status", "other"]) == 2
+    assert "open    plan.2.1 regression linux/main" in lab("nightly", "status", "plan").out
+    lab("nightly", "status", "other", status=2)
 
 
 def test_the_metric_of_a_plan_decides_its_comparisons_and_bisections(
@@ -317,7 +309,6 @@ def test_a_new_package_is_measured_the_night_it_comes_and_its_loss_is_news_once(
 
 
 def specs(result: str) -> list[str]:
-    """The specs of a comparison's arms."""
     plan = result_folders.load_plan(result_folders.open_folder(result))
     arms = [plan.base.spec, plan.test.spec]
     assert [spec.architecture for spec in arms] == ["arm64"] * 2
@@ -393,11 +384,10 @@ LIVE = 'schema = 1\nmodes = ["exact", "live"]\n'
         (f'{LIVE}[[branch]]\narch = "arm64"\n', ":4: arch: live mode has no guests of arm64"),
     ],
 )
-def test_plans_with_errors(text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plans_with_errors(text: str, said: str, tmp_path: Path, lab: Lab) -> None:
     path = tmp_path / "nightly.toml"
     path.write_text(text)
-    assert main.run(["nightly", "run", "--plan", str(path)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = lab("nightly", "run", "--plan", str(path), status=2).err.splitlines()
     assert said in line and "nightly.toml" in line
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli import main
 from lab.core.errors import GuestFailed, GuestFailure
 from lab.guests import kvm
 from lab.nightly import record
@@ -12,6 +11,7 @@ from lab.nightly.context import LiveBudget
 from lab.nightly.record import Night
 
 from ..fakes import live as fakelive
+from ..fakes.command import Lab
 from ..fakes.live import LiveHost
 from ..fakes.nights import Nights
 
@@ -152,20 +152,17 @@ def test_a_step_that_its_commits_do_not_show_side_by_side_is_the_hosts_own(night
     assert not {one.outcome for one in record.load_all("plan")} & {"regression", "no news"}
 
 
-def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, tmp_path: Path) -> None:
+def test_trends_site_and_numbers_name_the_mode(nights: Nights, host: LiveHost, tmp_path: Path, lab: Lab) -> None:
     nights.run()
     nights.add(60.0)
     nights.run()
-    assert main.run(["history", "trend", "-w", "mine:large", "--branch", "main"]) == 2
-    assert "--mode" in nights.capsys.readouterr().err
-    assert main.run(["history", "trend", "-w", "mine:large", "--branch", "main", "--mode", "live"]) == 0
-    assert "live mode" in nights.capsys.readouterr().out
-    output = tmp_path / "site"
-    assert main.run(["nightly", "site", "--output", str(output)]) == 0
+    trend, output = ("history", "trend", "-w", "mine:large", "--branch", "main"), tmp_path / "site"
+    assert "--mode" in lab(*trend, status=2).err
+    assert "live mode" in lab(*trend, "--mode", "live").out
+    lab("nightly", "site", "--output", str(output))
     assert len(list(output.glob("trends/*large*.html"))) == 2
     assert "(live mode)" in (output / "index.html").read_text()
     assert "mine:large (live)" in (output / "changes" / "plan.2.1.html").read_text()
     numbers = (output / "metrics.txt").read_text()
     assert 'mode="live"' in numbers and 'mode="exact"' in numbers
-    assert main.run(["nightly", "status"]) == 0
-    assert "mine:large (live) -" in nights.capsys.readouterr().out
+    assert "mine:large (live) -" in lab("nightly", "status").out

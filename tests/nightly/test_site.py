@@ -10,20 +10,21 @@ import feedparser
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lab.cli import main
 from lab.compare import result_folders
 from lab.nightly import record
-from lab.nightly.record import BranchNight, Event, Night
+from lab.nightly.record import BranchNight, Event
 
 from ..fakes import nights as fakenights
+from ..fakes.command import Lab
 from ..fakes.nights import Nights
 from ..fakes.result import HOSTILE
 
 
-def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path) -> None:
+def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path, lab: Lab) -> None:
     culprit, _ = fakenights.story(nights)
     output = tmp_path / "site"
-    assert main.run(["nightly", "site", "--output", str(output), "--url", "https://lab.example.org/nights"]) == 0
+    words = ("nightly", "site", "--url", "https://lab.example.org/nights", "--output")
+    lab(*words, str(output))
     pages = {path.relative_to(output): path.read_text() for path in output.rglob("*.html")}
     for path, text in pages.items():
         for link in map(unescape, re.findall(r'\b(?:href|src)="([^"]+)"', text)):
@@ -44,12 +45,19 @@ def test_the_site_of_ten_nights(nights: Nights, tmp_path: Path) -> None:
     _check_metrics((output / "metrics.txt").read_text())
     # The same again gives the same, and takes only a site's folder.
     before = {path: path.read_bytes() for path in output.rglob("*.*")}
-    assert main.run(["nightly", "site", "--output", str(output), "--url", "https://lab.example.org/nights"]) == 0
+    lab(*words, str(output))
     assert {path: path.read_bytes() for path in output.rglob("*.*")} == before
-    assert main.run(["nightly", "site", "--output", str(tmp_path)]) == 2
+    lab(*words, str(tmp_path), status=2)
 
 
-def test_what_was_bisected_in_vain_or_not_to_the_end_has_its_page(nights: Nights, tmp_path: Path) -> None:
+def test_what_was_bisected_in_vain_or_not_to_the_end_has_its_page(nights: Nights, tmp_path: Path, lab: Lab) -> None:
+    def page_of(event: Event, output: Path) -> str:
+        """An event's page, where the night has it like that."""
+        one = next(each for each in record.load_all("plan") if each.number == event.night)
+        record.save(replace(one, branches=[replace(one.branches[0], events=[event])]))
+        lab("nightly", "site", "--output", str(output))
+        return (output / "changes" / f"{event.id}.html").read_text()
+
     nights.run()
     nights.add("build", count=2)
     nights.add(60.0)
@@ -59,22 +67,14 @@ def test_what_was_bisected_in_vain_or_not_to_the_end_has_its_page(nights: Nights
     (alarm, _) = nights.events()
     folder = result_folders.open_folder(alarm.culprit.bisection if alarm.culprit else "")
     vain = replace(alarm, culprit=None, text="bisected: no culprit")
-    said = _change_of(vain, tmp_path / "vain")
+    said = page_of(vain, tmp_path / "vain")
     assert f"../bisections/{folder.name}.html" in said
     (folder / "result.json").unlink()
-    assert "not finished" in _change_of(alarm, tmp_path / "half")
+    assert "not finished" in page_of(alarm, tmp_path / "half")
     shutil.rmtree(folder)
-    said = _change_of(alarm, tmp_path / "gone")
+    said = page_of(alarm, tmp_path / "gone")
     assert "the bisection is gone" in said and "../bisections/" not in said
     assert not (tmp_path / "gone" / "bisections").exists()
-
-
-def _change_of(event: Event, output: Path) -> str:
-    """An event's page, where the night has it like that."""
-    one = next(each for each in record.load_all("plan") if each.number == event.night)
-    record.save(replace(one, branches=[replace(one.branches[0], events=[event])]))
-    assert main.run(["nightly", "site", "--output", str(output)]) == 0
-    return (output / "changes" / f"{event.id}.html").read_text()
 
 
 def _check_feed(text: str) -> None:
@@ -97,7 +97,7 @@ def _check_metrics(text: str) -> None:
     assert {one.labels["case"] for one in families["lab_nightly_value"].samples} == {"large", "small"}
 
 
-def test_words_from_elsewhere_are_shown_and_not_obeyed(nights: Nights, tmp_path: Path) -> None:
+def test_words_from_elsewhere_are_shown_and_not_obeyed(nights: Nights, tmp_path: Path, lab: Lab) -> None:
     nights.run()
     nights.add(100.0)
     nights.run()
@@ -109,13 +109,9 @@ def test_words_from_elsewhere_are_shown_and_not_obeyed(nights: Nights, tmp_path:
     branch = BranchNight(
         tree="linux", branch="main", state="broken", subject=HOSTILE, why=HOSTILE, tip="1" * 40, events=[event]
     )
-    record.save(
-        Night(
-            **{name: getattr(one, name) for name in one.__struct_fields__} | {"branches": [branch], "notes": [HOSTILE]}
-        )
-    )
+    record.save(replace(one, branches=[branch], notes=[HOSTILE]))
     output = tmp_path / "site"
-    assert main.run(["nightly", "site", "--output", str(output)]) == 0
+    lab("nightly", "site", "--output", str(output))
     for path in output.rglob("*.html"):
         text = path.read_text()
         assert "<script>alert" not in text and "\u202e" not in text and "\x1b" not in text, path
