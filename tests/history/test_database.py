@@ -7,7 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -27,17 +29,19 @@ RECORDED = REPOSITORY / f"tests/data/history-{database.VERSION}.sql"
 
 def make_recorded(path: Path) -> str:
     """Make the database that was recorded of this version, by the first lab that had it; returns its path."""
-    connection = sqlite3.connect(path)
-    connection.executescript(RECORDED.read_text())
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(RECORDED.read_text())
     return str(path)
+
+
+def select(path: Path, statement: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(statement).fetchall()
 
 
 def tables_of(path: Path) -> dict[str, str]:
     """The statements that make a SQLite file's tables and indexes, but for the version's."""
-    connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    connection.close()
+    rows = select(path, "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
     return {name: re.sub(r"\s+", " ", sql).strip() for name, sql in rows if name != database.version.name}
 
 
@@ -73,8 +77,7 @@ def test_of_older_tables_results_are_read_anew() -> None:
 def test_of_two_labs_that_meet_old_tables_one_makes_the_new_ones() -> None:
     make_old()
     both, number, read = threading.Barrier(2, timeout=60), itertools.count(), database._version
-    made: list[str] = []
-    failed: list[BaseException] = []
+    made, failed = list[str](), list[BaseException]()
 
     def read_by_both(connection: sa.Connection, path: Path) -> int:
         found = read(connection, path)
@@ -137,10 +140,8 @@ def test_a_kill_leaves_the_old_tables() -> None:
     )
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=REPOSITORY, check=False)
     assert done.returncode == -signal.SIGKILL
-    connection = sqlite3.connect(database.choose(None))
-    assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
-    assert connection.execute("SELECT count(*) FROM results").fetchall() == [(1,)]
-    connection.close()
+    left = "SELECT version_num, (SELECT count(*) FROM results) FROM alembic_version"
+    assert select(database.choose(None), left) == [("0001", 1)]
     with opened() as base:
         assert index.catch_up(base, QUIET) == 1
 
@@ -180,5 +181,4 @@ def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
         connection.execute("INSERT INTO results VALUES ('precious')")
     with pytest.raises(HostFailed, match="table results already exists"), opened(str(path)):
         pass
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT * FROM results").fetchall() == [("precious",)]
+    assert select(path, "SELECT * FROM results") == [("precious",)]

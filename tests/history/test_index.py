@@ -1,6 +1,5 @@
 """The history's database: indexing, trends, and errors."""
 
-import json
 import sqlite3
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 import sqlalchemy as sa
 
 from lab import history
-from lab.cli import main
 from lab.compare import result_folders
 from lab.core import records, settings
 from lab.core.errors import UserError
@@ -18,8 +16,11 @@ from lab.history.database import Database, opened
 from lab.history.index import Label
 from lab.history.trends import SeriesFilter
 
+from ..fakes import kernel_image
 from ..fakes import result as fakeresult
 from ..fakes import samples as manysamples
+from ..fakes.command import Lab
+from ..fakes.guest import FakeGuests, pretend, write_workload
 from ..fakes.result import case, result
 
 QUIET = Progress(quiet=True)
@@ -65,8 +66,10 @@ def content(base: Database) -> list[str]:
 
 
 def trend_of(base: Database, **wanted: str) -> trends.Trend:
+    """The trend of the case that `store` has."""
+    series = SeriesFilter(workload="alloc-burst", case="large", **wanted)
     with base.reading() as connection:
-        one, also = trends.choose(trends.list_series(connection, SeriesFilter(**wanted)))
+        one, also = trends.choose(trends.list_series(connection, series))
         return trends.trend(connection, one, also=also)
 
 
@@ -79,12 +82,12 @@ def test_indexing_trends_and_a_rebuild() -> None:
         before = content(base)
         assert index.rebuild(base, QUIET) == 31
         assert content(base) == before
-        nights = trend_of(base, tree="linux", branch="main", workload="alloc-burst", case="large")
+        nights = trend_of(base, tree="linux", branch="main")
         assert [dot.night for dot in nights.points] == list(range(1, 31))
         assert nights.points[20].value == pytest.approx(112.5)
         (step,) = nights.changes
         assert (step.at, step.after, step.commit) == (14, f"{14:040x}", f"{15:040x}")
-        by_hand = trend_of(base, tree="default", workload="alloc-burst", case="large")
+        by_hand = trend_of(base, tree="default")
         assert [dot.commit for dot in by_hand.points] == [f"{30:040x}", f"{31:040x}"]
         # What was measured on, and is written again, takes the place of what was there.
         document = result_folders.load_result(folders[0])
@@ -95,46 +98,35 @@ def test_indexing_trends_and_a_rebuild() -> None:
         assert index.rebuild(base, QUIET) == 30
         with base.reading() as connection:
             assert not [one for one in trends.list_series(connection, SeriesFilter()) if one.tree == "default"]
-            assert connection.execute(sa.select(sa.func.count()).select_from(database.samples)).scalar_one() > 0
+        assert count_of(base, database.samples) > 0
 
 
-def test_a_night_counts_once_and_baselines_do_not() -> None:
-    store(1, night=1)
-    store(2, night=1, trend=False)
-    with opened() as base:
-        index.catch_up(base, QUIET)
-        found = trend_of(base, branch="main", case="large", workload="alloc-burst")
-        assert [(dot.night, dot.commit) for dot in found.points] == [(1, f"{1:040x}")]
-        with base.reading() as connection:
-            assert connection.execute(sa.select(sa.func.count()).select_from(database.comparisons)).scalar_one() > 10
+def count_of(base: Database, table: sa.Table) -> int:
+    with base.reading() as connection:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
 
 
-def test_points_are_means_over_the_seeds_that_all_have() -> None:
+def test_points_are_means_over_the_seeds_that_all_have_and_baselines_are_none() -> None:
     store(1, night=1)
     store(2, night=2, count=3)
     store(3, night=3, count=8)
+    store(4, night=3, trend=False)
     with opened() as base:
         index.catch_up(base, QUIET)
-        found = trend_of(base, branch="main", workload="alloc-burst", case="large")
+        found = trend_of(base, branch="main")
+        assert count_of(base, database.comparisons) > 20
+    assert [(dot.night, dot.commit) for dot in found.points] == [(number, f"{number:040x}") for number in (1, 2, 3)]
     assert found.seeds == 3
     assert [dot.value for dot in found.points] == [101.0] * 3
     assert [dot.seeds for dot in found.points] == [6, 3, 8]
 
 
-def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ..fakes import guest as fakeguest
-
-    guests = fakeguest.FakeGuests(lambda arm, seed, case: 100.0 + seed)
-    fakeguest.pretend(monkeypatch, tmp_path, guests)
+def test_a_matrix_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
+    pretend(monkeypatch, tmp_path, FakeGuests())
     for name in ("one", "two"):
-        (tmp_path / name).write_bytes(b"")
-    from lab.kernels import file_source
-    from lab.kernels.file_source import FileSource
-
-    monkeypatch.setattr(file_source, "resolve", lambda body, _: FileSource(path=body, sha256=body, release="6.99"))
-    workload = fakeguest.write_workload(tmp_path / "mine")
-    words = ["--kernel", f"file:{tmp_path}/one", "--kernel", f"file:{tmp_path}/two", "-w", workload]
-    assert main.run(["matrix", *words]) == 0
+        (tmp_path / name).write_bytes(kernel_image.empty())
+    kernels = ("--kernel", f"file:{tmp_path}/one", "--kernel", f"file:{tmp_path}/two")
+    lab("matrix", *kernels, "-w", write_workload(tmp_path / "mine"))
     with opened() as base, base.reading() as connection:
         found = trends.list_series(connection, SeriesFilter(workload="mine"))
         assert {one.case: one.points for one in found} == {"small": 2, "large": 2}
@@ -168,16 +160,14 @@ def test_where_the_name_of_the_database_comes_from(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["broken", "broken/history.sqlite"])
-def test_a_database_that_does_not_work_is_a_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_that_does_not_work_is_a_line(name: str, tmp_path: Path, lab: Lab) -> None:
     (tmp_path / "broken").write_text("this is no database, but long enough to be looked at as if it were one" * 20)
-    chosen = tmp_path / name
-    assert main.run(["history", "show", "--database", str(chosen)]) == 4
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = lab("history", "show", "--database", str(tmp_path / name), status=4).err.splitlines()
     assert "the history's database" in line and "lab history rebuild" in line
 
 
 def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lab: Lab
 ) -> None:
     monkeypatch.setattr(database, "_TIMEOUT_S", 0.2)
     folder = store(1)
@@ -190,8 +180,7 @@ def test_a_locked_database_costs_a_warning_and_the_result_is_found_later(
     assert result_folders.load_result(folder).result == folder.name
     holder.execute("ROLLBACK")
     holder.close()
-    assert main.run(["history", "show", "--json", "-w", "alloc-burst:large"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = lab("history", "show", "--json", "-w", "alloc-burst:large").document
     assert [one["case"] for one in document["series"]] == ["large"]
 
 
@@ -221,17 +210,15 @@ def test_a_trend_reads_its_own_series_alone(tmp_path: Path) -> None:
 # ---- the commands
 
 
-def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(lab: Lab) -> None:
     for number in range(1, 11):
         store(number, level=100.0 if number < 6 else 150.0, night=number)
     store(12)
-    assert main.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main"]) == 0
-    said = capsys.readouterr().out
+    words = ("history", "trend", "-w", "alloc-burst:large", "--branch", "main")
+    said = lab(*words).out
     assert "<- step of +48" in said and "1 step, 0 outliers" in said
-    assert main.run(["history", "trend", "-w", "alloc-burst:large", "--branch", "main", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["points"]) == 10
-    assert main.run(["history", "rebuild"]) == 0
-    assert capsys.readouterr().out.startswith("11 results")
+    assert len(lab(*words, "--json").document["points"]) == 10
+    assert lab("history", "rebuild").out.startswith("11 results")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +229,6 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["trend", "--conditions", "zz"], "no such series"),
     ],
 )
-def test_what_the_history_does_not_have(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_history_does_not_have(words: list[str], said: str, lab: Lab) -> None:
     store(1)
-    assert main.run(["history", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert said in lab("history", *words, status=2).err
