@@ -46,7 +46,6 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> Lab:
 
 
 def parsed(monkeypatch: pytest.MonkeyPatch, lab: Lab, *words: str) -> ComparisonRequest:
-    """What a command line asks for."""
     asked: list[ComparisonRequest] = []
 
     def stop(request: ComparisonRequest, *_: object) -> None:

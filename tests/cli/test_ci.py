@@ -20,6 +20,7 @@ from ..fakes.build import own_folders
 from ..fakes.command import Ended, Lab
 from ..fakes.guest import Broken, FakeGuests, Formula, alike, kernel, pretend, slower_large, write_workload
 from ..fakes.kernel import change, commit_all, git, make_kernel
+from ..fakes.processes import program
 
 
 @dataclass
@@ -39,7 +40,6 @@ class Clone:
         return commit_all(self.top, message)
 
     def ci(self, *words: str, base: str = "origin/main", status: int = 0) -> Ended:
-        """Run the command."""
         return self.lab("ci", "--base", base, "-w", self.workload, *words, status=status)
 
     @property
@@ -242,8 +242,7 @@ def test_two_builds_of_a_program_on_one_kernel(clone: Clone, tmp_path: Path, mon
     (tmp_path / "kernel").write_bytes(kernel_image.empty())
     for name, text in (("base", "exit 0"), ("head", "exit 1")):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "bench").write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name / "bench").chmod(0o755)
+        program(tmp_path / name / "bench", text)
     words = ["ci", "--kernel", f"file:{tmp_path}/kernel", "--exec", f"{tmp_path}/head/bench 7", "--model", "none"]
     assert main.run([*words, "--base-program", str(tmp_path / "gone")]) == 0
     assert "no baseline" in clone.comment and not arms
@@ -254,8 +253,7 @@ def test_two_builds_of_a_program_on_one_kernel(clone: Clone, tmp_path: Path, mon
 def test_both_builds_are_brought_and_started_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_folders(monkeypatch, tmp_path / "home")
     for name in ("one", "two"):
-        (tmp_path / name).write_text(f"#!/bin/sh\n: {name}\n")
-        (tmp_path / name).chmod(0o755)
+        program(tmp_path / name, f": {name}")
     folder = host_commands.command_workload(str(tmp_path / "two"), base_program=tmp_path / "one")
     assert (folder / "base" / "bin" / "two").read_text() == "#!/bin/sh\n: one\n"
     assert (folder / "head" / "bin" / "two").read_text() == "#!/bin/sh\n: two\n"

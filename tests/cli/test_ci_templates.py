@@ -18,6 +18,7 @@ import yaml
 from lab.cli.ci import ci
 
 from ..fakes.kernel import commit_all, git, make_kernel
+from ..fakes.processes import program
 
 TOP = Path(__file__).resolve().parents[2]
 ACTION: dict[str, Any] = yaml.safe_load((TOP / "ci" / "action.yml").read_text())
@@ -116,8 +117,7 @@ def run(script: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
 def write_lab(folder: Path, script: str) -> str:
     """A PATH with a program called lab."""
     folder.mkdir()
-    (folder / "lab").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "lab").chmod(0o755)
+    program(folder / "lab", script)
     return f"{folder}:{os.environ['PATH']}"
 
 
@@ -136,11 +136,11 @@ def test_the_action_is_red_for_a_regression_only(tmp_path: Path, status: int, re
     assert bool(done.stdout) == bool(said)
 
 
-@pytest.mark.parametrize(("status", "code"), [(0, 0), (1, 1), (4, 4)])
-def test_the_status_of_a_job_of_gitlab_is_the_commands(tmp_path: Path, status: int, code: int) -> None:
+@pytest.mark.parametrize("status", [0, 1, 4])
+def test_the_status_of_a_job_of_gitlab_is_the_commands(tmp_path: Path, status: int) -> None:
     path = write_lab(tmp_path / "bin", f"exit {status}")
     (script,) = JOB["script"]
-    assert run(script, tmp_path, PATH=path).returncode == code
+    assert run(script, tmp_path, PATH=path).returncode == status
 
 
 @pytest.fixture
@@ -189,22 +189,15 @@ class Forge(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
 
-    def _write(self, method: str) -> None:
+    def _write(self) -> None:
         text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
-        self.wrote.append((f"{method} {self.path}", text))
+        self.wrote.append((f"{self.command} {self.path}", text))
         self._answer({})
+
+    do_POST = do_PATCH = do_PUT = _write
 
     def do_GET(self) -> None:
         self._answer({"id": 7} if self.path == "/user" else self.comments)
-
-    def do_POST(self) -> None:
-        self._write("POST")
-
-    def do_PATCH(self) -> None:
-        self._write("PATCH")
-
-    def do_PUT(self) -> None:
-        self._write("PUT")
 
     def log_message(self, *_: object) -> None:
         pass

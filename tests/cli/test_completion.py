@@ -13,6 +13,7 @@ from lab.compare import result_folders
 
 from ..fakes.command import Lab
 from ..fakes.kernel import make_kernel
+from ..fakes.processes import program
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -32,8 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     linux = make_kernel(top / "linux")
     for words in (["branch", "topic/wide"], ["tag", "v6.99"]):
         subprocess.run(["git", "-C", linux, *words], check=True)
-    (top / "lab").write_text(f'#!/bin/sh\nexec {sys.executable} -m lab "$@"\n')
-    (top / "lab").chmod(0o755)
+    program(top / "lab", f'exec {sys.executable} -m lab "$@"')
     return linux
 
 

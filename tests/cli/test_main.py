@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,6 @@ from ..fakes.kernel import make_kernel
 pytestmark = pytest.mark.usefixtures("own_home")
 
 HEAVY = ("ansible", "ansible_runner", "msgspec", "numpy", "rich", "scipy")
-
-
-@pytest.fixture
-def linux(tmp_path: Path) -> Path:
-    return make_kernel(tmp_path / "linux")
 
 
 def _lab(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -67,20 +63,17 @@ def _failing(error: BaseException) -> Callable[..., None]:
     return fail
 
 
+PANICKED = partial(GuestFailed, GuestFailure.PANIC)
+
+
 @pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (UserError("it is wrong", hint="do this", log=Path("/x.log")), 2),
-        (BuildFailed("it is wrong", hint="do this", log=Path("/x.log")), 3),
-        (HostFailed("it is wrong", hint="do this", log=Path("/x.log")), 4),
-        (GuestFailed(GuestFailure.PANIC, "it is wrong", hint="do this", log=Path("/x.log")), 4),
-        (LabError("it is wrong", hint="do this", log=Path("/x.log")), 4),
-        (Undecided("it is wrong", hint="do this", log=Path("/x.log")), 5),
-    ],
+    ("kind", "status"),
+    [(UserError, 2), (BuildFailed, 3), (HostFailed, 4), (PANICKED, 4), (LabError, 4), (Undecided, 5)],
 )
 def test_each_error_has_its_status_and_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, lab: Lab, error: LabError, status: int
+    monkeypatch: pytest.MonkeyPatch, lab: Lab, kind: Callable[..., LabError], status: int
 ) -> None:
+    error = kind("it is wrong", hint="do this", log=Path("/x.log"))
     monkeypatch.setattr(result_folders, "finished", _failing(error))
     said = lab("report", status=status)
     assert (said.out, said.err) == ("", "lab: it is wrong; do this (log: /x.log)\n")
@@ -136,31 +129,13 @@ def test_a_mistake_of_the_labs_own_is_one_line_and_a_log(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     "words",
-    [
-        [],
-        ["nothing"],
-        ["ab", "--nothing"],
-        ["ab"],
-        ["ab", "--threshold", "2"],
-        ["ab", "--seeds", "0"],
-        ["ab", "--max-seeds", "5"],
-        ["ab", "--mode", "dead"],
-        ["ab", "--jobs", "0"],
-        ["ab", "--fail-on", "worse", "--base", "a", "--test", "b"],
-        ["ab", "--base", "a", "--test", "b", "--workload", "nothing"],
-        ["ab", "--resume", "nothing"],
-        ["replay", "nothing"],
-        ["report", "nothing"],
-        ["workload", "show", "nothing"],
-        ["machine", "show", "nothing"],
-        ["kernel", "build", "HEAD", "--tree", "nothing"],
-        ["tree", "add", "/nowhere"],
-        ["kernel", "build", "file:/etc/passwd"],
-    ],
-    ids=" ".join,
-)
-def test_misuse_is_2_and_says_why(words: list[str], lab: Lab) -> None:
-    said = lab(*words, status=2)
+    ["", "nothing", "ab --nothing", "ab", "ab --threshold 2", "ab --seeds 0", "ab --max-seeds 5", "ab --mode dead",
+     "ab --jobs 0", "ab --fail-on worse --base a --test b", "ab --base a --test b --workload nothing",
+     "ab --resume nothing", "replay nothing", "report nothing", "workload show nothing", "machine show nothing",
+     "kernel build HEAD --tree nothing", "tree add /nowhere", "kernel build file:/etc/passwd"],
+)  # fmt: skip
+def test_misuse_is_2_and_says_why(words: str, lab: Lab) -> None:
+    said = lab(*words.split(), status=2)
     assert said.out == "" and said.err.strip()
     assert "Traceback" not in said.err
 
@@ -210,20 +185,21 @@ HOSTILE = [
 
 @pytest.mark.parametrize("evil", HOSTILE, ids=repr)
 def test_hostile_words_are_only_words(
-    evil: str, linux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    evil: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    tree = ("--tree", str(make_kernel(tmp_path / "linux")))
     for words in (
-        ["kernel", "build", "--tree", str(linux), "--", evil],
-        ["ab", "--tree", str(linux), "--base", evil, "--test", "HEAD"],
+        ["kernel", "build", *tree, "--", evil],
+        ["ab", *tree, "--base", evil, "--test", "HEAD"],
         ["kernel", "build", "HEAD", "--tree", evil],
-        ["kernel", "build", "HEAD", "--tree", str(linux), "--cc", evil],
-        ["ab", "--tree", str(linux), "--base", "HEAD", "--test", "HEAD", "--qemu", evil],
-        ["ab", "--tree", str(linux), "--base", "HEAD", "--test", "HEAD", "-w", evil],
+        ["kernel", "build", "HEAD", *tree, "--cc", evil],
+        ["ab", *tree, "--base", "HEAD", "--test", "HEAD", "--qemu", evil],
+        ["ab", *tree, "--base", "HEAD", "--test", "HEAD", "-w", evil],
         ["ab", "--resume", evil],
-        ["matrix", "--tree", str(linux), "--kernel", evil, "--set", "thp=always,never"],
-        ["matrix", "--tree", str(linux), "--kernel", "HEAD", "--set", "thp=always,never", "--set", evil],
-        ["matrix", "--tree", str(linux), "--kernel", "HEAD", "--set", "thp=always,never", "--against", evil],
+        ["matrix", *tree, "--kernel", evil, "--set", "thp=always,never"],
+        ["matrix", *tree, "--kernel", "HEAD", "--set", "thp=always,never", "--set", evil],
+        ["matrix", *tree, "--kernel", "HEAD", "--set", "thp=always,never", "--against", evil],
         ["workload", "show", "--", evil],
         ["report", "--", evil],
     ):

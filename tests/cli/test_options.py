@@ -61,19 +61,11 @@ def test_no_time_at_all_is_refused(command: str, option: str, span: str, lab: La
     assert f"Invalid value for '{option}': '{span}' must be longer than 0" in said
 
 
-def _store(subject: str) -> str:
-    return stored({"vmlinux": b"x" * (2 << 20)}, subject=subject).key
-
-
-def test_kernels_are_listed(lab: Lab) -> None:
-    key = _store("mm: one")
+def test_kernels_are_listed_and_removed_when_it_is_meant(lab: Lab) -> None:
+    key = stored({"vmlinux": b"x" * (2 << 20)}, subject="mm: one").key
     assert lab("kernel", "list").out.startswith(f"{key[:12]}  6.99.0  cccccccccccc  mm: one  (used 20")
     (row,) = lab("kernel", "list", "--json").document["kernels"]
     assert (row["key"], row["folder"], row["subject"]) == (key, str(store.folder_of(key)), "mm: one")
-
-
-def test_kernels_are_removed_when_it_is_meant(lab: Lab) -> None:
-    key = _store("mm: one")
     assert lab("kernel", "gc").out == "0 of 1 kernels\n"
     said = lab("kernel", "gc", "--older-than", "0s", "--dry-run").out
     assert said == f"would remove {key[:24]} (2 MiB)\n1 of 1 kernels\n"

@@ -196,21 +196,17 @@ def test_workers_that_would_give_other_numbers_are_left_out(bisector: Bisector, 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--cluster", "tcp://127.0.0.1:1"], "--cluster needs --share"),
-        (["--cluster", "tcp://127.0.0.1:1", "--share", "nonsense://x"], "--share nonsense://x"),
-        (["--cluster", "nonsense", "--share", "/net/lab"], "missing port number in address 'nonsense'"),
-        (["--cluster", "http://x:1", "--share", "/net/lab"], "unknown address scheme 'http'"),
-        (
-            ["--cluster", "tcp://127.0.0.1:1", "--share", "/net/lab", "--mode", "live"],
-            "live mode measures on this host",
-        ),
+        ("tcp://127.0.0.1:1", "--cluster needs --share"),
+        ("tcp://127.0.0.1:1 --share nonsense://x", "--share nonsense://x"),
+        ("nonsense --share /net/lab", "missing port number in address 'nonsense'"),
+        ("http://x:1 --share /net/lab", "unknown address scheme 'http'"),
+        ("tcp://127.0.0.1:1 --share /net/lab --mode live", "live mode measures on this host"),
     ],
 )
-def test_what_cannot_be_is_refused_before_any_work(
-    bisector: Bisector, tmp_path: Path, words: list[str], complaint: str
-) -> None:
-    ends = line(bisector.tree, [100.0, 60.0])
-    status = main.run(["ab", "--base", ends[0], "--test", ends[1], "--tree", str(bisector.tree), *words])
+def test_what_cannot_be_is_refused_before_any_work(bisector: Bisector, words: str, complaint: str) -> None:
+    base, test = line(bisector.tree, [100.0, 60.0])
+    asked = ["--tree", str(bisector.tree), "--cluster", *words.split()]
+    status = main.run(["ab", "--base", base, "--test", test, *asked])
     assert status == 2 and complaint in bisector.capsys.readouterr().err
 
 
@@ -234,10 +230,6 @@ def _certificate(folder: Path, name: str) -> dict[str, str]:
     return {f"distributed.comm.tls.{name}": path for name, path in settings.items()}
 
 
-def _variables(tls: dict[str, str]) -> dict[str, str]:
-    return {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": path for name, path in tls.items()}
-
-
 @pytest.mark.long
 def test_a_cluster_by_tls_serves_those_with_its_certificate_and_nobody_else(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -245,7 +237,8 @@ def test_a_cluster_by_tls_serves_those_with_its_certificate_and_nobody_else(
     ends, result = line(bisector.tree, [100.0, 60.0]), tmp_path / "result"
     alone = compare_alone(bisector, result, ends)
     own, foreign = (_certificate(tmp_path, name) for name in ("own", "foreign"))
-    environment = {**os.environ, "PYTHONPATH": str(TOP), **_variables(own)}
+    variables = {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": path for name, path in own.items()}
+    environment = {**os.environ, "PYTHONPATH": str(TOP), **variables}
     cluster = Cluster(tmp_path / "cluster", environment=environment, protocol="tls")
     with started(cluster, 1):
         assert cluster.address.startswith("tls://")

@@ -118,5 +118,4 @@ def test_a_workers_own_failure_is_told_in_a_line() -> None:
 
 
 def records(home: Path) -> dict[str, bytes]:
-    """The records of the kernels in a store."""
     return {path.parent.name: path.read_bytes() for path in home.rglob("kernels/*/build.json")}
