@@ -26,7 +26,6 @@ class Command:
 
 
 def commands(page: str) -> Iterator[Command]:
-    """All commands of a Markdown page, in order."""
     for block in _FENCE.finditer(page):
         for part in re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]:
             text, _, output = re.sub(r"\\\n\s*", "", part).partition("\n")

@@ -78,17 +78,11 @@ def test_a_command_line_that_is_wrong_is_noticed() -> None:
             dryrun.parse(wrong)
 
 
-# What a test of the whole page cannot run.
-NOT_RUN = {"sudo apt-get install --yes git make python3", "make setup"}
-
-
-def test_what_is_not_run_is_known() -> None:
+def test_what_is_not_run_is_known_and_other_blocks_have_no_commands() -> None:
     found = [one for page in RUN for one in blocks.commands(page.read_text())]
-    assert {one.text for one in found if one.not_run} == NOT_RUN
+    not_run = {one.text for one in found if one.not_run}
+    assert not_run == {"sudo apt-get install --yes git make python3", "make setup"}
     assert len([one for one in found if not one.not_run]) >= 10
-
-
-def test_the_pages_that_are_run_have_no_other_blocks_of_commands() -> None:
     for page in RUN:
         text = page.read_text()
         assert not re.search(r"^ {4}(lab|make|git|\$) ", text, re.MULTILINE), page

@@ -29,7 +29,6 @@ class Needs(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect one element's."""
         given = dict(attrs)
         if tag == "link" and given.get("rel") in ("search", "index", "next", "prev", "canonical"):
             return

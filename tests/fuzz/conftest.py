@@ -56,14 +56,12 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A home with a record of every kind in it."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         yield fakestore.make(tmp_path_factory.mktemp("store"), monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def copies(store: Store) -> dict[Path, Path]:
-    """Copies of the store's folders."""
     folders = {folder: folder.with_name(f"{folder.name}.kept") for folder in (paths.data_dir(), paths.cache_dir())}
     for folder, copy in folders.items():
         shutil.copytree(folder, copy, symlinks=True)

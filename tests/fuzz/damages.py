@@ -88,10 +88,6 @@ TEXTS: dict[str, Damage] = {
 # ---- five of a table
 
 
-def _cut_file(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
 def _turn(path: Path) -> None:
     """Another number: the lowest bit of the last digit that there is, or of the byte in the middle."""
     content = bytearray(path.read_bytes())
@@ -107,7 +103,7 @@ def _folder(path: Path) -> None:
 
 FILES: dict[str, Callable[[Path], None]] = {
     "emptied": lambda path: os.truncate(path, 0),
-    "cut": _cut_file,
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
     "turned": _turn,
     "folder": _folder,
     "unreadable": lambda path: path.chmod(0),

@@ -59,7 +59,6 @@ LISTS: tuple[Command, ...] = (
 
 
 def files_of(kind: Kind, store: Store) -> list[Path]:
-    """The files of a kind, in their order."""
     top = (
         store.results[kind.result] if kind.result else paths.data_dir() if kind.folder == "data" else paths.cache_dir()
     )
@@ -67,6 +66,5 @@ def files_of(kind: Kind, store: Store) -> list[Path]:
 
 
 def commands_of(kind: Kind, store: Store) -> list[Command]:
-    """The commands that read a kind of file."""
     result = store.results[kind.result].name if kind.result else fakestore.UNFINISHED
     return [tuple(result if word == "ID" else word for word in command) for command in kind.commands]

@@ -25,5 +25,4 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def program(request: pytest.FixtureRequest, compiled: Callable[[str], Path]) -> Path:
-    """The program of the workload that the module's tests are about."""
     return compiled(request.module.WORKLOAD)

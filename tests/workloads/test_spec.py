@@ -54,15 +54,12 @@ def needy(tmp_path: Path) -> Workload:
     return selection.load(str(tmp_path / "mine"))
 
 
-def test_what_a_workload_needs_of_its_guest(needy: Workload) -> None:
+def test_what_a_workload_and_its_measured_cases_need_of_their_guest(needy: Workload) -> None:
     assert (needy.model, needy.isolate, needy.parse, needy.operations) == ("full", True, "regex", "faults")
     assert needy.kconfig == ("CONFIG_AIO",) and needy.setup == ("/bin/busybox", "true")
     assert needy.own_files == {"/workload/data/a b.txt": needy.folder / "data" / "a b.txt"}
     assert needy.settings == {"hugepages": "16", "thp.defrag": "always", "sysctl.vm.swappiness": "10"}
     assert next(iter(needy.settings)) == "hugepages", "while memory is whole"
-
-
-def test_only_the_cases_that_are_measured_need_their_options(needy: Workload) -> None:
     small, large = needy.case("small"), needy.case("large")
     assert needy.kconfig_of(large) == ("CONFIG_INET", "CONFIG_KEYS") and needy.kconfig_of(small) == ("CONFIG_INET",)
     assert needy.needs([small]) == Needs(frozenset({"CONFIG_AIO"}), frozenset({"CONFIG_INET"}))
@@ -80,13 +77,8 @@ def test_cases_have_arguments(needy: Workload) -> None:
 
 
 def test_an_arm_s_own_win_over_the_workload_s(needy: Workload) -> None:
-    arm = {
-        "thp.defrag": "never",
-        "cmdline.null_blk.queue_mode": "1",
-        "cmdline.quiet": "",
-        "env.A": "1",
-        "hugepages": "2",
-    }
+    arm = {"thp.defrag": "never", "cmdline.null_blk.queue_mode": "1", "cmdline.quiet": ""}
+    arm |= {"env.A": "1", "hugepages": "2"}
     assert needy.arguments(arm) == ["nosmt", "null_blk.queue_mode=1", "quiet"]
     assert needy.arguments({}) == ["null_blk.queue_mode=2", "nosmt"]
     assert needy.guest_settings({"thp": "always", "thp.defrag": "madvise"}, arm) == {

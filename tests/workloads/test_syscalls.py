@@ -16,7 +16,6 @@ pytestmark = needs_compiler
 
 
 def measured(program: Path, case: str, **environment: str) -> Any:
-    """The metrics of a case."""
     done = run(program, "--case", case, **environment)
     metrics = document_of(WORKLOAD, done)["metrics"]
     assert done.stderr == ""
