@@ -10,6 +10,5 @@ from .opened import launched
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """The installed Chromium, without a window."""
     with launched() as started:
         yield started

@@ -42,11 +42,9 @@ class Opened:
         self.page.goto(path.as_uri())
 
     def unfold(self) -> None:
-        """Open all that can be opened."""
         self.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
 
     def texts(self, selector: str) -> list[str]:
-        """The text of all elements that match."""
         found: list[str] = self.page.locator(selector).all_inner_texts()
         return found
 

@@ -149,16 +149,12 @@ def test_tables_are_sorted_and_filtered_by_keyboard(browser: Any, tmp_path: Path
     assert opened.page.locator("#r1-table tbody tr:visible").count() == 1
 
 
-def test_a_link_unfolds_its_case(browser: Any, tmp_path: Path) -> None:
+def test_a_link_unfolds_its_case_and_paper_has_no_folds(browser: Any, tmp_path: Path) -> None:
     opened, _ = _open(browser, tmp_path, "comparison")
     assert opened.page.locator("#r1-case-1").get_attribute("open") is not None  # the headline
     assert opened.page.locator("#r1-case-3").get_attribute("open") is None
     opened.page.locator("#r1-table a").nth(2).click()
     opened.page.wait_for_function("document.getElementById('r1-case-3').open")
-
-
-def test_paper_has_no_folds(browser: Any, tmp_path: Path) -> None:
-    opened, _ = _open(browser, tmp_path, "comparison")
     opened.page.emulate_media(media="print")
     opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert opened.page.locator("details:not([open], .raw, .all-counters)").count() == 0

@@ -59,7 +59,6 @@ class Lab:
         return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--", *words]
 
     def command(self, *arguments: str) -> list[str]:
-        """The argument list that runs the lab as an ordinary user."""
         return self.as_user(str(self.python), "-m", "lab", *arguments)
 
     def environment(self) -> dict[str, str]:
@@ -69,16 +68,10 @@ class Lab:
         return {**kept, "LAB_MODE": "exact", "HOME": str(self.home), "LOGNAME": self.user, "USER": self.user}
 
     def run(self, *arguments: str, timeout_s: float = 1800) -> subprocess.CompletedProcess[str]:
-        """Run one command line to its end."""
         return subprocess.run(
-            self.command(*arguments),
-            cwd="/",
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+            self.command(*arguments), cwd="/", env=self.environment(), capture_output=True, text=True,
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
 
     def json(self, *arguments: str, timeout_s: float = 1800) -> Any:
         """Run a command that must succeed, and give its JSON document."""
@@ -87,7 +80,6 @@ class Lab:
         return json.loads(done.stdout)
 
     def ab(self, base: str, test: str, *more: str) -> Any:
-        """Compare two kernels, and give the document."""
         return self.json("ab", "--base", base, "--test", test, *more)
 
     def refused(self, status: int, *arguments: str) -> str:
@@ -100,7 +92,6 @@ class Lab:
         return complaints[0]
 
     def start(self, *arguments: str, **how: Any) -> subprocess.Popen[str]:
-        """Start a command, whose messages can be read."""
         # A shell without job control starts what it puts in the background deaf to Ctrl-C, the tests too.
         argv = ["env", "--default-signal=INT", *self.command(*arguments)]
         quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
@@ -129,14 +120,8 @@ def _install(home: Path) -> None:
     site = next((venv / "lib").glob("python3*")) / "site-packages"
     # The pinned dependencies are those of the environment that runs the tests; downloading them again tests nothing.
     ours = next((Path(sys.prefix) / "lib").glob("python3*")) / "site-packages"
-    shutil.copytree(
-        ours,
-        site,
-        dirs_exist_ok=True,
-        symlinks=True,
-        ignore=shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "*mypy*", "playwright*", "sphinx*", "babel*"),
-        copy_function=_link,
-    )
+    left = shutil.ignore_patterns("_editable*", "*kernel_ab_lab*", "*mypy*", "playwright*", "sphinx*", "babel*")
+    shutil.copytree(ours, site, dirs_exist_ok=True, symlinks=True, ignore=left, copy_function=_link)
     programs = [one for name in ("ansible*", "vng", "virtme-run") for one in (Path(sys.prefix) / "bin").glob(name)]
     for script in programs:
         text = script.read_text()
@@ -252,7 +237,6 @@ def plant(story: Lab, layout: str, branch: str, start: str | None = None) -> His
 
 
 def verdicts(document: Any) -> dict[str, str]:
-    """Case to verdict."""
     return {case["case"]: case["verdict"] for case in document["cases"]}
 
 

@@ -32,7 +32,6 @@ class Table(Record, frozen=True, kw_only=True):
 
 
 def load() -> Table:
-    """The table as it was recorded."""
     return records.decode(PATH.read_bytes(), Table)
 
 

@@ -54,7 +54,6 @@ class Bench:
         return ended.report.read_bytes(), out.read_bytes() if model else b""
 
     def output(self, *cases: str, model: Model, **how: Any) -> Output:
-        """Run cases of the probe under the plugin."""
         return plugin.parse(self.boot(*cases, model=model, **how)[1].splitlines())
 
     def measure(self, *cases: str, model: Model) -> None:

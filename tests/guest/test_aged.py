@@ -1,7 +1,6 @@
 """Aged memory and huge pages by request: the same kernel on both sides, and a setting that makes the difference."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -12,13 +11,9 @@ pytestmark = pytest.mark.guest
 NEVER, ALWAYS = f"{NEW}@thp.defrag=never", f"{NEW}@thp.defrag=always"
 
 
-@pytest.fixture(scope="module")
-def stall(lab: Lab) -> Any:
+def test_faults_on_aged_memory_wait_for_compaction_with_always_only_and_those_on_fresh_memory_do_not(lab: Lab) -> None:
     cases = "compaction-stall:fault-40-pinned,fault-40-fresh"
-    return lab.ab(NEVER, ALWAYS, "-w", cases, "--seeds", "2")
-
-
-def test_faults_on_aged_memory_wait_for_compaction_with_always_only(stall: Any) -> None:
+    stall = lab.ab(NEVER, ALWAYS, "-w", cases, "--seeds", "2")
     pinned = metrics(stall, "fault-40-pinned")
     assert pinned["latency_p50"]["ratio"] >= 20
     assert pinned["cycles_p50"]["ratio"] >= 20
@@ -28,9 +23,6 @@ def test_faults_on_aged_memory_wait_for_compaction_with_always_only(stall: Any) 
     # There is memory enough for every fault, only not in one piece.
     assert min(pinned["free_kb"]["base"]) > 40 * 2048
     assert min(pinned["thp_fault_fallback"]["base"]) == 40
-
-
-def test_faults_on_fresh_memory_do_not(stall: Any) -> None:
     fresh = metrics(stall, "fault-40-fresh")
     assert fresh["cycles_per_op"]["ratio"] == pytest.approx(1, abs=0.01)
     assert fresh["latency_p50"]["ratio"] == pytest.approx(1, abs=0.01)

@@ -21,22 +21,16 @@ def taxed(story: Lab) -> Any:
     return story.ab(FIX, TAXED, "-w", f"aio-hugetlbfs:{cases}", "--seeds", "2")
 
 
-def test_reads_into_huge_pages_pay_and_the_more_the_more_pages_they_have(taxed: Any) -> None:
+def test_reads_into_huge_pages_pay_by_their_pages_and_others_nothing(taxed: Any) -> None:
     for case in HUGE:
         throughput, cycles = metrics(taxed, case)["throughput"], metrics(taxed, case)["cycles_per_op"]
         assert all(test < 0.9 * base for base, test in zip(throughput["base"], throughput["test"], strict=True))
         assert all(test > 1.1 * base for base, test in zip(cycles["base"], cycles["test"], strict=True))
     small, large = (metrics(taxed, case)["throughput"]["ratio"] for case in ("read-64k", "read-1m"))
     assert large < small - 0.1
-
-
-def test_others_pay_nothing(taxed: Any) -> None:
     for case in CONTROLS:
         for name in ("throughput", "cycles_per_op"):
             assert metrics(taxed, case)[name]["ratio"] == pytest.approx(1, abs=0.01)
-
-
-def test_each_page_is_pinned_unless_it_was_registered(taxed: Any) -> None:
     pages = {"read-64k": 16, "read-1m": 256, "uring-64k": 16, "read-64k-malloc": 16, "uring-64k-registered": 0}
     for case, expected in pages.items():
         pins = metrics(taxed, case)["pins_per_read"]

@@ -5,7 +5,6 @@ import email.policy
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,12 +15,8 @@ pytestmark = [pytest.mark.guest, pytest.mark.build]
 CASE = "alloc-burst:layout-4632k"
 
 
-@pytest.fixture(scope="module")
-def found(story: Lab) -> Any:
-    return story.json("bisect", "--old", BASE, "--new", FIX, "-w", CASE)
-
-
-def test_culprit_and_fix_are_both_named_and_proved(found: Any) -> None:
+def test_culprit_and_fix_are_both_named_and_proved_and_the_mail_is_that_of_the_culprit(story: Lab) -> None:
+    found = story.json("bisect", "--old", BASE, "--new", FIX, "-w", CASE)
     assert found["ends"]["verdict"] == "same"
     assert [change["direction"] for change in found["changes"]] == ["regression", "improvement"]
     assert found["outcome"] == "found"
@@ -29,9 +24,7 @@ def test_culprit_and_fix_are_both_named_and_proved(found: Any) -> None:
         assert change["proof"]["confirmed"] and not change["proof"]["same_image"]
         assert "__handle_mm_fault" in {function["name"] for function in change["proof"]["functions"]}
     assert found["changes"][1]["proof"]["reverted"]["verdict"] == "regression"
-
-
-def test_the_mail_is_that_of_the_culprit_and_the_trees_own_script_says_whom_to_tell(story: Lab, found: Any) -> None:
+    # The script of the tree says whom to tell.
     text = story.run("report", found["result"], "--format", "mail").stdout
     message = email.message_from_string(text, policy=email.policy.default)
     assert "#regzbot introduced: efa7df3e3bb5da8e6abbe37727417f32a37fba47\n" in message.get_content()

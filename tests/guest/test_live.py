@@ -1,7 +1,5 @@
 """Live mode with real guests, by `--accel tcg`: its times mean nothing here, everything else about it is the same."""
 
-from typing import Any
-
 import pytest
 
 from .conftest import NEW, OLD, TEST, Lab
@@ -12,13 +10,8 @@ LIVE = ("--mode", "live", "--accel", "tcg", "-w", "alloc-burst:layout-4632k")
 COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
 
 
-@pytest.fixture(scope="module")
-def compared(lab: Lab) -> Any:
-    """Two rounds."""
-    return lab.ab(OLD, NEW, *LIVE, "--rounds=2", "--iterations=2")
-
-
-def test_counters_are_those_of_exact_mode(lab: Lab, compared: Any) -> None:
+def test_counters_and_roots_are_those_of_exact_mode_and_both_arms_have_the_same_guest(lab: Lab) -> None:
+    compared = lab.ab(OLD, NEW, *LIVE, "--rounds=2", "--iterations=2")
     exact = lab.ab(OLD, NEW, "-w", "alloc-burst:layout-4632k", "--seeds", "1", "--model", "none")
     found, counted = (
         {m["name"]: (m["base"][0], m["test"][0]) for m in document["cases"][0]["metrics"] if m["name"] in COUNTERS}
@@ -28,9 +21,6 @@ def test_counters_are_those_of_exact_mode(lab: Lab, compared: Any) -> None:
     roots = [one["environment"]["guests"]["alloc-burst"]["initrd_sha256"] for one in (compared, exact)]
     assert roots[0] == roots[1], "without perf, the guest's root is that of exact mode to the byte"
     assert compared["live"]["perf"] is None
-
-
-def test_both_arms_have_the_same_guest(compared: Any) -> None:
     base, test = (compared["live"]["commands"]["alloc-burst"][arm] for arm in ("base", "test"))
     assert base == test, "all that differs is behind the name of the kernel"
     assert base["vng"][:5] == ["vng", "--run", "./kernel", "--root", "./root"]

@@ -34,7 +34,6 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def bench(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """A guest of a package's kernel, init and the probe."""
     return probe.make(lab, tmp_path_factory.mktemp("plugin"))
 
 

@@ -1,7 +1,5 @@
 """Reports of a really measured regression, by the installed lab."""
 
-from typing import Any
-
 import pytest
 
 from .conftest import CHECKOUT, NEW, OLD, Lab
@@ -13,24 +11,13 @@ CASES = f"alloc-burst:{SLOWER},layout-512k,single-2052k"
 FORMATS = ("text", "md", "mail", "html", "json", "csv", "junit", "openmetrics")
 
 
-@pytest.fixture(scope="module")
-def measured(lab: Lab) -> Any:
-    return lab.ab(OLD, NEW, "-w", CASES)
-
-
-def _report(lab: Lab, document: Any, form: str) -> str:
-    done = lab.run("report", document["result"], "--format", form)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_every_format_of_the_installed_lab_names_the_case(lab: Lab, measured: Any) -> None:
-    assert [form for form in FORMATS if SLOWER not in _report(lab, measured, form)] == []
-
-
-def test_an_explained_case_has_its_functions_on_the_page(lab: Lab, measured: Any) -> None:
-    explained = lab.json("explain", measured["result"], "--case", SLOWER)
-    text = _report(lab, measured, "html")
+def test_every_format_of_the_installed_lab_names_the_case_and_the_page_its_functions(lab: Lab) -> None:
+    result = lab.ab(OLD, NEW, "-w", CASES)["result"]
+    for form in FORMATS:
+        done = lab.run("report", result, "--format", form)
+        assert done.returncode == 0 and SLOWER in done.stdout, (form, done.stderr)
+    explained = lab.json("explain", result, "--case", SLOWER)
+    text = lab.run("report", result, "--format", "html").stdout
     assert "Difference in <bdi>modelled cycles/op" in text
     assert all(row["name"] in text for row in explained["rows"][:10])
 

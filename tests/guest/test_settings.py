@@ -31,7 +31,6 @@ SETTINGS = (
 
 @pytest.fixture
 def seen(lab: Lab) -> Path:
-    """A script that prints what it sees of its guest's settings."""
     return program(lab.home / "seen.sh", SEEN)
 
 

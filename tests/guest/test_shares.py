@@ -4,7 +4,6 @@ import json
 import shutil
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,16 +21,11 @@ def write(lab: Lab, name: str, *cases: str) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def measured(lab: Lab) -> tuple[int, Any, str]:
-    """The status, the document and the messages of a comparison one of whose cases fails."""
-    done = lab.run("ab", "--base", OLD, "--test", NEW, "-w", str(write(lab, "strings", "compare", "broken")), "--json")
-    return done.returncode, json.loads(done.stdout), done.stderr
-
-
-def test_a_case_that_fails_costs_itself(lab: Lab, measured: tuple[int, Any, str]) -> None:
-    status, document, said = measured
-    assert status == 4 and "Traceback" not in said
+def test_a_case_that_fails_costs_itself_and_the_kernels_share_of_the_other_decides(lab: Lab) -> None:
+    folder = write(lab, "strings", "compare", "broken")
+    done = lab.run("ab", "--base", OLD, "--test", NEW, "-w", str(folder), "--json")
+    assert done.returncode == 4 and "Traceback" not in done.stderr
+    document = json.loads(done.stdout)
     compare, broken = document["cases"]
     assert broken["failed"]["arms"] == ["base", "test"] and broken["failed"]["kind"] == "workload"
     assert broken["failed"]["message"].endswith("strings:broken exited with status 3: cannot do that")
@@ -39,10 +33,6 @@ def test_a_case_that_fails_costs_itself(lab: Lab, measured: tuple[int, Any, str]
     assert document["reason"].endswith("; 1 of 2 cases failed")
     shown = lab.run("report", document["result"]).stdout
     assert "strings:broken exited with status 3: cannot do that" in shown
-
-
-def test_the_kernels_share_decides_and_the_programs_own_code_is_named(measured: tuple[int, Any, str]) -> None:
-    _, document, _ = measured
     found = metrics(document, "compare")
     assert found["kernel_cycles"]["primary"]
     own = found["user_instructions"]["base"]
@@ -51,10 +41,6 @@ def test_the_kernels_share_decides_and_the_programs_own_code_is_named(measured: 
     assert statistics.pstdev(kernel) < 0.005 * statistics.fmean(kernel), "and not the kernel"
     (note,) = [note for note in document["cases"][0]["notes"] if "depends on the seed" in note]
     assert "strcmp" in note
-
-
-def test_guests_that_differ_before_any_case_are_told(measured: tuple[int, Any, str]) -> None:
-    _, document, _ = measured
     (remark,) = document["remarks"]
     assert "scheduler features" in remark and "PLACE_LAG" in remark
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -55,14 +55,10 @@ def _without_snapshots(lab: Lab) -> Lab:
 
 def _bytes(lab: Lab, *words: str) -> dict[str, bytes]:
     """All that the guests of a comparison wrote."""
-    folder = _folder_of(lab, lab.json("ab", "--base", OLD, "--test", NEW, "--seeds", "2", *words))
+    folder = Path(lab.home, DATA, "results", lab.ab(OLD, NEW, "--seeds", "2", *words)["result"])
     guests = [path for path in sorted((folder / "guests").glob("*/*")) if path.name in FILES]
     assert len(guests) >= 2 * 2 * 3
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in guests}
-
-
-def _folder_of(lab: Lab, document: Any) -> Path:
-    return Path(lab.home, DATA, "results", document["result"])
 
 
 def _differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
@@ -96,12 +92,8 @@ def booted(lab: Lab, request: pytest.FixtureRequest) -> Booted:
 
 
 @pytest.mark.smoke
-def test_a_guest_keeps_no_state_if_it_must_not(booted: Booted) -> None:
-    assert not _snapshots(booted.home)
-
-
-@pytest.mark.smoke
-def test_a_restored_guest_has_the_bytes_of_one_that_booted(own: Lab, booted: Booted) -> None:
+def test_a_restored_guest_has_the_bytes_of_one_that_booted_and_kept_no_state(own: Lab, booted: Booted) -> None:
+    assert not _snapshots(booted.home), "it must not"
     _require_equal(booted.guests, own, *booted.words)
 
 

@@ -5,16 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ..fakes.processes import program
 from .conftest import FIX, NEW, Lab, metrics
 
 pytestmark = pytest.mark.guest
-
-
-@pytest.fixture(scope="module")
-def toucher(lab: Lab) -> Path:
-    """A folder of the user's: sources, a Makefile, a file, and a name that needs care."""
-    folder = lab.home / "my workloads, new" / "toucher"
-    return Path(shutil.copytree(Path(__file__).with_name("toucher"), folder, dirs_exist_ok=True))
 
 
 def numbers(document: object, case: str) -> dict[str, tuple[list[float], list[float]]]:
@@ -22,7 +16,10 @@ def numbers(document: object, case: str) -> dict[str, tuple[list[float], list[fl
     return {name: (metric["base"], metric["test"]) for name, metric in metrics(document, case).items()}
 
 
-def test_a_folder_of_the_users_is_compiled_run_and_read(lab: Lab, toucher: Path) -> None:
+def test_a_folder_of_the_users_is_compiled_run_and_read(lab: Lab) -> None:
+    """Its sources, a Makefile, a file, and a name that needs care."""
+    toucher = lab.home / "my workloads, new" / "toucher"
+    shutil.copytree(Path(__file__).with_name("toucher"), toucher, dirs_exist_ok=True)
     document = lab.ab(NEW, f"{NEW}@env.PAGES=500", "--seeds", "1", "-w", f"{toucher}:well,other")
     for case in ("well", "other"):
         found = numbers(document, case)
@@ -70,9 +67,7 @@ def test_a_script_of_the_users_prints_its_metrics(lab: Lab) -> None:
 
 
 def test_work_that_a_command_leaves_behind_is_no_gain(lab: Lab) -> None:
-    script = lab.home / "leave.sh"
-    script.write_text(LEAVES)
-    script.chmod(0o755)
+    script = program(lab.home / "leave.sh", LEAVES)
     document = lab.ab(NEW, f"{NEW}@env.LATER=1", "--seeds", "3", "--exec", str(script))
     (case,) = document["cases"]
     said = "leaves 0 against 1 processes behind, whose work is in no number"
@@ -83,7 +78,7 @@ def test_work_that_a_command_leaves_behind_is_no_gain(lab: Lab) -> None:
     assert not [note for note in case["notes"] if "behind" in note], "the reason says it already"
 
 
-LEAVES = """#!/bin/sh
+LEAVES = """\
 work() { seq 1 200 | sort -rn > /dev/null; }
 if [ "$LATER" ]; then work & else work; fi
 """

@@ -88,7 +88,6 @@ class KvmLab:
         return self.machine.start(*argv, env=self.environment())
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of the lab to its end."""
         return self.machine.wait(self.start(*arguments))
 
     def json(self, *arguments: str) -> Any:
@@ -115,7 +114,6 @@ class KvmLab:
         return self.machine.wait(number)
 
     def processes(self) -> list[str]:
-        """The names of the machine's processes."""
         return self.machine.run("bash", "-c", "cat /proc/[0-9]*/comm").stdout.split()
 
     @contextmanager
@@ -228,6 +226,5 @@ def first_night(ready: Lab, exact: Any) -> FirstNight:
 
 @pytest.fixture(scope="session")
 def kvm(ready: Lab) -> Iterator[KvmLab]:
-    """The lab in a machine."""
     with switched_on() as machine:
         yield KvmLab(machine, ready)

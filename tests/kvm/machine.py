@@ -86,7 +86,6 @@ class Machine:
         return self._count
 
     def wait(self, number: int) -> subprocess.CompletedProcess[str]:
-        """Wait for a command, with its status and output."""
         while number not in self._statuses:
             ended, status = self._line(_COMMAND_S).split()
             self._statuses[int(ended)] = int(status)
@@ -103,7 +102,6 @@ class Machine:
         return int(path.read_text())
 
     def put(self, path: Path, text: str, owner: str, mode: str = "755") -> None:
-        """Write a file of the machine."""
         source = self.folder / path.name
         source.write_text(text)
         install = ("install", "-D", f"--owner={owner}", f"--mode={mode}", str(SHARE / path.name), str(path))
@@ -111,7 +109,6 @@ class Machine:
         assert done.returncode == 0, done.stderr
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
         return self.wait(self.start(*argv, env=env))
 
     def stop(self) -> None:
@@ -230,6 +227,5 @@ def _initrd(modules: Path, init: Path) -> bytes:
 
 
 def _field(module: Path, name: str) -> str:
-    """A field of a module's .modinfo."""
     done = subprocess.run(["/sbin/modinfo", "-F", name, str(module)], capture_output=True, text=True, check=True)
     return done.stdout.strip()

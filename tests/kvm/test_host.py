@@ -20,7 +20,6 @@ SWITCHES = {"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [neve
 
 
 def findings(document: Any) -> dict[str, tuple[str, str]]:
-    """State and text by name."""
     return {one["name"]: (one["state"], one["text"]) for one in document["findings"]}
 
 
@@ -32,32 +31,27 @@ def doctor(kvm: KvmLab, *arguments: str) -> Any:
 
 
 def as_root(kvm: KvmLab, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the lab as root."""
     return kvm.machine.run(str(kvm.lab.python), "-m", "lab", *arguments, env={"HOME": "/run/root"})
 
 
 def switches(kvm: KvmLab) -> dict[str, str]:
-    """The switches as they are."""
     return {path: kvm.machine.run("cat", path).stdout.strip() for path in SWITCHES}
 
 
 def kept_probe(kvm: KvmLab) -> Any:
-    """The probe of KVM that is kept."""
     return json.loads(kvm.machine.run("cat", str(kvm.lab.home / KEPT)).stdout)
 
 
 @pytest.fixture(scope="module")
 def found(kvm: KvmLab) -> dict[str, tuple[str, str]]:
-    """What the doctor finds."""
     return findings(doctor(kvm))
 
 
-def test_the_doctor_boots_a_kernel_under_kvm_and_stores_that(kvm: KvmLab, found: dict[str, tuple[str, str]]) -> None:
+def test_the_doctor_boots_a_kernel_under_kvm_stores_that_and_sees_what_the_machine_lacks(
+    kvm: KvmLab, found: dict[str, tuple[str, str]]
+) -> None:
     assert found["live mode (KVM)"] == ("ok", "a kernel boots under KVM")
     assert kept_probe(kvm)["reason"] is None
-
-
-def test_the_doctor_sees_what_the_machine_lacks(found: dict[str, tuple[str, str]]) -> None:
     assert found["hardware counters"][0] == "limited" and "no PMU" in found["hardware counters"][1]
     assert found["live: governor"][0] == "limited"
     assert found["packages"][0] == "ok"

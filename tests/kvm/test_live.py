@@ -4,28 +4,16 @@ from typing import Any
 
 import pytest
 
-from .conftest import AB, KVM_GROUP, KvmLab, QemuThread, counted, counters
+from .conftest import AB, KVM_GROUP, KvmLab, counted, counters
 
 pytestmark = pytest.mark.kvm
 
 COUNTERS = ("page_faults", "thp_fault_alloc", "vmas")
 
 
-@pytest.fixture(scope="module")
-def watched(kvm: KvmLab) -> tuple[Any, list[QemuThread]]:
-    """A comparison by `--mode live`, and the threads of QEMU meanwhile."""
+def test_one_round_under_kvm_has_the_counters_of_exact_mode_and_leaves_no_qemu(kvm: KvmLab, exact: Any) -> None:
     with kvm.watched() as seen:
-        document = kvm.json(*AB, "--mode", "live", "--rounds", "1", "--iterations", "1")
-    return document, seen
-
-
-@pytest.fixture
-def compared(watched: tuple[Any, list[QemuThread]]) -> Any:
-    """The document of the comparison."""
-    return watched[0]
-
-
-def test_the_mode_is_live_and_the_accelerator_kvm(compared: Any) -> None:
+        compared = kvm.json(*AB, "--mode", "live", "--rounds", "1", "--iterations", "1")
     assert (compared["mode"], compared["live"]["accelerator"]) == ("live", "kvm")
     assert compared["environment"]["cpu"] == "host"
     (qemu,) = {*(command["qemu"][0] for command in compared["live"]["commands"]["alloc-burst"].values())}
@@ -33,15 +21,9 @@ def test_the_mode_is_live_and_the_accelerator_kvm(compared: Any) -> None:
     assert [one["number"] for one in counted(compared)] == [1]
     assert compared["live"]["planned_rounds"] == 1
     assert compared["live"]["perf"] is None, "this host has no PMU"
-
-
-def test_counters_are_those_of_exact_mode(compared: Any, exact: Any) -> None:
     live, modelled = (counters(document, *COUNTERS) for document in (compared, exact))
     assert live == modelled and set(live) == {*COUNTERS}
-
-
-def test_every_vcpu_was_on_its_host_cpu(watched: tuple[Any, list[QemuThread]]) -> None:
-    compared, seen = watched
+    # Every vCPU was on its CPU of the host.
     (cpus,) = {tuple(boot["cpus"]) for one in compared["live"]["rounds"] for boot in one["boots"]}
     by_guest: dict[int, list[str]] = {}
     for process, _, allowed in sorted({thread[1:] for thread in seen}):
@@ -50,9 +32,6 @@ def test_every_vcpu_was_on_its_host_cpu(watched: tuple[Any, list[QemuThread]]) -
     pinned = [allowed for allowed in by_guest.values() if vcpu in allowed]
     assert len(pinned) >= 2, by_guest
     assert all(allowed.count(vcpu) == 1 and others in allowed for allowed in pinned), by_guest
-
-
-def test_no_qemu_is_left(kvm: KvmLab, compared: Any) -> None:
     names = kvm.processes()
     assert "bash" in names and not any("qemu" in name for name in names)
 
