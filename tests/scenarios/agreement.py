@@ -11,13 +11,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from lab.stats.verdict import percent
+
 from .stories import STORIES, Story, lab
 
 THRESHOLD = 0.02
 
 
 def main() -> int:
-    """Measure, print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--budget", default="4m", help="of each comparison in live mode (4m)")
     parser.add_argument("workloads", nargs="*", help="only these")
@@ -43,7 +44,7 @@ def _compare(story: Story, folder: Path, budget: str) -> bool:
         opposite = {word, found} == {"regression", "improvement"}
         agreed &= not opposite
         remark = "**disagree**" if opposite else "agree" if found == word else ""
-        cells = [f"{story.workload}:{name}", story.base, story.test, _percent(exact[name]["ratio"]), found]
+        cells = [f"{story.workload}:{name}", story.base, story.test, percent(exact[name]["ratio"]), found]
         print(f"| {' | '.join(cells)} | {_interval(primary)} | {remark} |", flush=True)  # noqa: T201
     return agreed
 
@@ -63,14 +64,10 @@ def _worse(metric: Any) -> int:
     return 1 if (change > 0) == (metric["better"] == "lower") else -1
 
 
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %" if ratio < 10 else f"x{ratio:.1f}"
-
-
 def _interval(metric: Any) -> str:
     if metric["interval"] is None:
         return ""
-    return f"{metric['name']} [{', '.join(_percent(bound) for bound in metric['interval'])}]"
+    return f"{metric['name']} [{', '.join(percent(bound) for bound in metric['interval'])}]"
 
 
 if __name__ == "__main__":

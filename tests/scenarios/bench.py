@@ -24,7 +24,6 @@ SUITE = ("--suite", "quick")
 
 
 def main() -> None:
-    """Measure and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", action="store_true", help="also time a first build from an empty cache")
     asked = parser.parse_args()

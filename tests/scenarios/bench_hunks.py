@@ -97,7 +97,6 @@ class Planted(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The digest of both ends and the case."""
         return records.digest([self.case, self.old, self.new])[:12]
 
 
@@ -132,7 +131,6 @@ class Record(records.Record, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    """Search one set after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", default=SOURCE, help="the kernel spec to plant hunks in (%(default)s)")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="(%(default)s)")

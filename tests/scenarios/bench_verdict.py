@@ -30,6 +30,9 @@ Row = tuple[str, Noise, Design]
 STEADY = Noise(drift_sd=0.0, outliers=0.0)
 """A host whose boots and samples scatter, and nothing else."""
 
+LONG = Design(max_blocks=200, budget_s=BUDGET_S)
+"""A comparison that its budget ends, and not the number of its blocks."""
+
 ANY_CHANGE = Design(threshold=0.0, fixed_iterations=2)
 """A comparison to which any change counts, so that it never ends by being the same."""
 
@@ -43,12 +46,8 @@ def quiet(comparisons: int, seed: int, jobs: int, only: int | None) -> None:
         ("the same, drift four times as large", Noise(drift_sd=2.0), Design(cases=3, metrics=4, max_blocks=20)),
         ("the same, 5 % outliers", Noise(outliers=0.05), Design(cases=3, metrics=4, max_blocks=20)),
         ("1 case, noise of the threshold's size", Noise(sigma=0.02), Design(metrics=4)),
-        ("1 case, a budget of 600 s", Noise(), Design(metrics=4, max_blocks=200, budget_s=BUDGET_S)),
-        (
-            "the same, then resumed for 1,200 s",
-            Noise(),
-            Design(metrics=4, max_blocks=200, budget_s=BUDGET_S, resumed_s=2 * BUDGET_S),
-        ),
+        ("1 case, a budget of 600 s", Noise(), replace(LONG, metrics=4)),
+        ("the same, then resumed for 1,200 s", Noise(), replace(LONG, metrics=4, resumed_s=2 * BUDGET_S)),
     )
     _head("kernels alike", "wrong at the end", "wrong at any look", "pooled t, p < .01", "pooled t, p < .05")
     for number, (label, noise, design) in enumerate(rows):
@@ -60,7 +59,7 @@ def quiet(comparisons: int, seed: int, jobs: int, only: int | None) -> None:
 
 def power(comparisons: int, seed: int, jobs: int) -> None:
     """A loss of d sigma, 600 s of machine time: how often it is found, and when; then by one look at its end."""
-    alone = Design(max_blocks=200, budget_s=BUDGET_S)
+    alone = LONG
     designs = (
         ("the lab", alone),
         ("the lab with 3 metrics more", replace(alone, metrics=4)),
@@ -83,10 +82,8 @@ def power(comparisons: int, seed: int, jobs: int) -> None:
 
 
 def _of_effects(design: Design, duet: bool, comparisons: int, seed: int, jobs: int) -> list[Figures]:
-    return [
-        figures(many(Noise(effect=d, duet=duet), design, comparisons, seed + place, jobs))
-        for place, d in enumerate(EFFECTS)
-    ]
+    noises = [Noise(effect=effect, duet=duet) for effect in EFFECTS]
+    return [figures(many(noise, design, comparisons, seed + place, jobs)) for place, noise in enumerate(noises)]
 
 
 def errors(rounds: int) -> Iterator[Row]:
@@ -109,10 +106,8 @@ def hosts() -> Iterator[tuple[str, Noise]]:
             noise = replace(STEADY, sigma=sigma, slow=share, slow_by=by)
             yield f"{100 * share:.0f} % of boots +{100 * by:.0f} %, noise {100 * sigma:g} %", noise
     for mean, sd in ((6, 1.0), (10, 1.0), (20, 0.5), (20, 1.0), (1000, 1.0)):
-        yield (
-            f"whole numbers {mean} +- {sd:g}",
-            replace(STEADY, sigma=sd / mean, boot_sd=1.0, sample_sd=0.0, whole=mean),
-        )
+        noise = replace(STEADY, sigma=sd / mean, boot_sd=1.0, sample_sd=0.0, whole=mean)
+        yield f"whole numbers {mean} +- {sd:g}", noise
 
 
 def by_rounds(_: int) -> Iterator[Row]:
@@ -201,14 +196,9 @@ def _row(*words: str) -> None:
 
 
 def main() -> None:
-    """Simulate and print Markdown tables, row by row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--table",
-        choices=["quiet", "power", *RATES, "whole"],
-        action="append",
-        help="only this table (repeatable)",
-    )
+    every = ["quiet", "power", *RATES, "whole"]
+    parser.add_argument("--table", choices=every, action="append", help="only this table (repeatable)")
     parser.add_argument("--row", type=int, help="only this row of each table but power")
     parser.add_argument("--rounds", type=int, help="planned rounds of the tables errors (20) and same (40)")
     parser.add_argument("--comparisons", type=int, default=200, help="a row")

@@ -32,7 +32,6 @@ say = print
 
 
 def main() -> int:
-    """Measure, print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default="deb:6.1", help="SPEC")
     parser.add_argument("--test", default="deb:6.12", help="SPEC")

@@ -60,7 +60,6 @@ class Story:
 
 
 def main() -> int:
-    """Ten nights; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=Path("build/nights"), metavar="DIR", help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the commits that do nothing (%(default)s)")

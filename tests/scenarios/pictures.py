@@ -48,7 +48,6 @@ PARTS: dict[str, Sequence[tuple[str, str, str]]] = {
 
 
 def main() -> None:
-    """Find the results, open their pages, keep what is to be seen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for kind in ("ab", "bisect", "matrix"):
         parser.add_argument(f"--{kind}", metavar="ID", help="of the result to take")

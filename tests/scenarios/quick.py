@@ -24,7 +24,6 @@ ALWAYS = "tests/test_guards.py"
 
 
 def main() -> int:
-    """Run everything; the exit status is 0 only where nothing failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--since", help="the revision that changes are counted from")
     parser.add_argument("--seconds", type=float, default=BUDGET_S, help="for everything")

@@ -45,7 +45,6 @@ Event = tuple[float, str]
 
 
 def main() -> None:
-    """Run the commands, then write the file."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     events, start_s = list[Event](), 0.0
     for line in COMMANDS:
@@ -63,13 +62,8 @@ def main() -> None:
 
 def cast(events: Iterable[Event]) -> str:
     """A file in asciinema's format: a header, then one line for each output with its time in seconds."""
-    header = {
-        "version": 2,
-        "width": COLUMNS,
-        "height": ROWS,
-        "idle_time_limit": IDLE_S,
-        "env": {"TERM": "xterm-256color"},
-    }
+    header = {"version": 2, "width": COLUMNS, "height": ROWS, "idle_time_limit": IDLE_S}
+    header["env"] = {"TERM": "xterm-256color"}
     rows = [header, *([round(time_s, 2), "o", text] for time_s, text in events)]
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
@@ -96,21 +90,17 @@ def _run(line: str, start_s: float) -> Iterator[Event]:
     """What a command prints to a terminal, with the times since the recording began."""
     program, *arguments = line.split()
     terminal = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    child = pexpect.spawn(
-        str(Path(sys.executable).with_name(program)),
-        arguments,
-        dimensions=(ROWS, COLUMNS),
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(Path.home()), **terminal},
-        timeout=None,
-    )
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(Path.home()), **terminal}
+    path = str(Path(sys.executable).with_name(program))
+    child = pexpect.spawn(path, arguments, dimensions=(ROWS, COLUMNS), env=env, timeout=None)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     began, frame, text = time.monotonic(), 0.0, ""
     while True:
+        over = False
         try:
             text += decoder.decode(child.read_nonblocking(1 << 16, timeout=FRAME_S))
-            over = False
         except pexpect.TIMEOUT:
-            over = False
+            pass
         except pexpect.EOF:
             over = True
         now = time.monotonic() - began

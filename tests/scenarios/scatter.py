@@ -39,7 +39,6 @@ class Scatter(NamedTuple):
 
 
 def main() -> int:
-    """Measure, print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", action="append", help="SPEC; two at most")
     parser.add_argument("-w", "--workload", action="append", help="as `lab ab` takes it; without it, the suite quick")
@@ -58,7 +57,6 @@ def main() -> int:
 
 
 def _print(rows: Sequence[Scatter], most: float) -> int:
-    """Print the table; the exit status."""
     if not rows:
         sys.exit("no case has a number of two seeds")
     say("| case | kernel | mean | sd over the seeds |\n|---|---|---|---|")

@@ -27,7 +27,6 @@ _TURNS = 4
 
 
 def main() -> None:
-    """Print the file."""
     built, package = sys.argv[1:]
     print("# Processor seconds of guests, as `python -m tests.scenarios.seconds` measured them.\nschema = 1\n")  # noqa: T201
     with tempfile.TemporaryDirectory() as name:

@@ -31,7 +31,6 @@ class Expected:
     of: str = "ratio"
 
     def holds(self, value: float) -> bool:
-        """Whether it does."""
         return self.least <= value <= self.most
 
     def __str__(self) -> str:
@@ -137,7 +136,6 @@ ALIASED = (Expected("16", "cycles_per_op", most=1.1), Expected("64", "cycles_per
 
 
 def main() -> int:
-    """Build, measure, print; the exit status."""
     lab("kernel", "build", PARENT, COMMIT, FIX, TAX, BATCH)
     lab("image", "build")
     print("| workload | base | test | case, metric | must be | is | |\n|---|---|---|---|---|---|---|")  # noqa: T201

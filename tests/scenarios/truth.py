@@ -107,7 +107,6 @@ say = print
 
 
 def main() -> int:
-    """Measure, print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", help="a machine file of this host; measured without it")
     parser.add_argument("--kernel", help="SPEC of the guest's kernel")

@@ -114,7 +114,6 @@ class Host:
         self._drift = noise.drift_sd * self._random.standard_normal()
 
     def block(self, block: Block) -> list[BootReading]:
-        """Do one round."""
         if not self.noise.duet:
             return [self._boot(arm, self._instants(block.iterations)) for arm in block.order]
         drift = self._instants(block.iterations)
@@ -145,15 +144,11 @@ class Host:
             logs -= (chance.random((self._number, 1)) < share) * math.log1p(noise.slow_by)
         rows = iter(logs)
         lost = noise.sigma * noise.effect if arm == "test" else 0.0
-        return BootReading(
-            arm,
-            {
-                case: {
-                    m.name: self._values(next(rows) - (lost if m.primary and case != CONTROL else 0.0)) for m in metrics
-                }
-                for case, metrics in self.metrics.items()
-            },
-        )
+        values: dict[str, dict[str, list[float]]] = {case: {} for case in self.metrics}
+        for case, metrics in self.metrics.items():
+            for one in metrics:
+                values[case][one.name] = self._values(next(rows) - (lost if one.primary and case != CONTROL else 0.0))
+        return BootReading(arm, values)
 
     def _noise(self, shape: tuple[int, int]) -> np.ndarray:
         """Noise of the host's law, the slow side negative."""
@@ -179,20 +174,12 @@ def compare(noise: Noise, design: Design, seed: tuple[int, ...]) -> Compared:
         for case in cases
     }
     host = Host(noise, metrics, seed)
-    rounds = Rounds(
-        metrics,
-        lab_rounds.Design(
-            threshold=design.threshold,
-            alpha=design.alpha,
-            max_blocks=design.max_blocks,
-            seed=seed[-1],
-            fixed_iterations=design.fixed_iterations,
-            fixed_blocks=design.to_the_end,
-        ),
-        boot_s=noise.boot_s,
-        sample_s=noise.sample_s,
-        covariates=_covariates(noise, metrics, seed),
-    )
+    asked = lab_rounds.Design(
+        threshold=design.threshold, alpha=design.alpha, max_blocks=design.max_blocks, seed=seed[-1],
+        fixed_iterations=design.fixed_iterations, fixed_blocks=design.to_the_end,
+    )  # fmt: skip
+    covariates = _covariates(noise, metrics, seed)
+    rounds = Rounds(metrics, asked, boot_s=noise.boot_s, sample_s=noise.sample_s, covariates=covariates)
     ever = False
     while block := rounds.next():
         if host.now_s + _round_s(noise, block.iterations) > design.budget_s + design.resumed_s:
@@ -324,8 +311,6 @@ class Figures:
 
 
 def figures(compared: Sequence[Compared]) -> Figures:
-    """What many comparisons come to."""
-
     def share(hits: list[bool]) -> float:
         return 100 * sum(hits) / len(hits)
 
@@ -346,7 +331,6 @@ def figures(compared: Sequence[Compared]) -> Figures:
 
 
 def many(noise: Noise, design: Design, comparisons: int, seed: int, jobs: int = 1) -> list[Compared]:
-    """So many comparisons, each on a host of its own."""
     one = partial(compare, noise, design)
     seeds = [(seed, i) for i in range(comparisons)]
     if jobs == 1:

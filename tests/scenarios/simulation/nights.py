@@ -58,7 +58,6 @@ Truth = Callable[[int, int], float]
 
 
 def quiet(night: int, case: int) -> float:
-    """Nothing ever happens."""
     return 1.0
 
 
@@ -178,7 +177,6 @@ def false_nights(host: Host, count: int, seed: int) -> int:
 
 
 def main() -> None:
-    """Print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nights", type=int, default=1000)
     parser.add_argument("--worlds", type=int, default=1)
