@@ -15,7 +15,6 @@ from unittest.mock import Mock
 import click
 import pytest
 
-from lab.cli import main
 from lab.core import ansible
 from lab.core.ansible import PlaybookFailed
 from lab.core.errors import DiskFull, HostFailed
@@ -24,13 +23,17 @@ from lab.guests import backports, doctor, exact, kvm
 from lab.guests.doctor import Change, fix, restore, succeeded
 from lab.kernels import architecture
 
+from ..fakes.command import Lab
 from ..fakes.guest import QEMU
 from ..fakes.host import CPU, LAPTOP, plant
 from ..fakes.processes import program
 
+Install = Callable[..., None]
+Plays = list[dict[str, Any]]
+
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Pretend that packages are installed, on a machine that has no other programs than these."""
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     (tmp_path / "bin").mkdir()
@@ -57,7 +60,7 @@ def test_each_release_has_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bookworm["gcc"] == "building kernels"
 
 
-def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[..., None]) -> None:
+def test_the_doctor_names_the_packages_that_are_missing(installed: Install) -> None:
     needed = doctor.host_packages()
     have = dict.fromkeys(needed, "installed")
     installed(have)
@@ -65,9 +68,8 @@ def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[...,
 
     installed({**have, "bc": "config-files", "mmdebstrap": "not-installed"})
     found = doctor._packages()
-    assert (found.state, found.text) == (
-        "missing", f"2 of {len(needed)} are not installed; needed for building kernels and the guest image"
-    )  # fmt: skip
+    assert found.state == "missing"
+    assert found.text == f"2 of {len(needed)} are not installed; needed for building kernels and the guest image"
     assert found.remedy == "lab doctor --install, or: sudo apt-get install --no-install-recommends bc mmdebstrap"
 
     # A QEMU or linker of the user's own needs no package.
@@ -77,21 +79,21 @@ def test_the_doctor_names_the_packages_that_are_missing(installed: Callable[...,
     assert doctor._packages().state == "ok"
 
 
-def test_a_system_without_apt_is_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_system_without_apt_is_told_so(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert doctor._packages().state == "missing"
-    assert main.run(["doctor", "--install"]) == 4
-    assert "lab: there is no apt here to install packages with; use Debian 12 or 13" in capsys.readouterr().err
+    said = lab("doctor", "--install", status=4).err
+    assert "lab: there is no apt here to install packages with; use Debian 12 or 13" in said
 
 
 # --- installation
 
 
 @pytest.fixture
-def plays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
     """The variables that the role was played with; the machine has nothing to examine."""
-    found: list[dict[str, Any]] = []
+    found: Plays = []
     monkeypatch.setattr(ansible, "play", lambda name, variables: found.append({"name": name, **variables}))
     monkeypatch.setattr("lab.cli.doctor.examine", lambda _: [])
     monkeypatch.setattr(doctor, "add_contention", lambda *_: None)
@@ -100,37 +102,34 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("asks", "typed"), [(False, "-"), (True, "secret"), (True, "wrong")])
 def test_a_user_installs_packages_by_sudo(
-    plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, installed: Callable[..., None], tmp_path: Path,
-    asks: bool, typed: str,
-) -> None:  # fmt: skip
+    lab: Lab, plays: Plays, monkeypatch: pytest.MonkeyPatch, installed: Install, tmp_path: Path, asks: bool, typed: str
+) -> None:
     installed({}, "sudo")
     program(tmp_path / "bin" / "sudo", f"[ $1 = --non-interactive ] && exit {int(asks)}", "[ $(cat) = secret ]")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(click, "prompt", lambda *_, **__: typed)
-    assert main.run(["doctor", "--install"]) == (4 if typed == "wrong" else 0)
+    lab("doctor", "--install", status=4 if typed == "wrong" else 0)
     given = {"ansible_become_password": typed} if asks else {}
     assert plays == ([] if typed == "wrong" else [{"name": "host_ready", "host_ready_become": True, **given}])
 
 
 def test_a_user_without_sudo_or_terminal_is_told_what_to_run(
-    plays: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, installed: Callable[..., None], tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    lab: Lab, plays: Plays, monkeypatch: pytest.MonkeyPatch, installed: Install, tmp_path: Path
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     installed({})
-    assert main.run(["doctor", "--install"]) == 4
     remedy = f"as root, run `{sys.executable} -m lab doctor --install`\n"
-    assert capsys.readouterr().err == f"lab: packages are installed as root, and there is no sudo; {remedy}"
+    said = lab("doctor", "--install", status=4).err
+    assert said == f"lab: packages are installed as root, and there is no sudo; {remedy}"
     installed({}, "sudo")
     program(tmp_path / "bin" / "sudo", "exit 1")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
-    assert main.run(["doctor", "--install"]) == 4
-    assert capsys.readouterr().err == f"lab: sudo asks for a password, and there is no terminal; {remedy}"
-    assert plays == []
+    said = lab("doctor", "--install", status=4).err
+    assert said == f"lab: sudo asks for a password, and there is no terminal; {remedy}" and plays == []
 
 
-def test_the_doctor_names_what_guests_of_other_architectures_need(installed: Callable[..., None]) -> None:
+def test_the_doctor_names_what_guests_of_other_architectures_need(installed: Install) -> None:
     arm64 = architecture.load("arm64")
     installed({}, arm64.qemu)
     found = doctor._exact_mode_of(arm64)
@@ -154,9 +153,7 @@ def test_a_qemu_that_cannot_end_turns_limits_contention(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("free_gb", "state"), [(0.9, "missing"), (3, "limited"), (9, "ok")])
-def test_a_disk_with_room_for_packages_alone_is_limited(
-    monkeypatch: pytest.MonkeyPatch, free_gb: float, state: str
-) -> None:
+def test_a_disk_with_room_for_packages_is_limited(monkeypatch: pytest.MonkeyPatch, free_gb: float, state: str) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=int(free_gb * 2**30)))
     found = doctor._disk()
     assert found.state == state and f"{free_gb:.1f} GiB free" in found.text
@@ -278,23 +275,18 @@ def test_without_the_right_to_it_says_what_it_needs(host: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     "words", [["--fix", "--restore"], ["--check"], ["--without-smt"], ["--restore", "--without-smt"]]
 )
-def test_options_that_make_no_sense_together_are_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["doctor", *words]) == 2
-    assert "Error: --" in capsys.readouterr().err
+def test_options_that_make_no_sense_together_are_misuse(lab: Lab, words: list[str]) -> None:
+    assert "Error: --" in lab("doctor", *words, status=2).err
 
 
-def test_the_command_says_what_was_refused_and_exits_4(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_was_refused_and_exits_4(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = [
         Change(name="THP", outcome="set", text="always -> never"),
         Change(name="turbo", outcome="refused", text="/sys/x: Operation not permitted"),
     ]
     monkeypatch.setattr(doctor, "fix", lambda **_: changes)
-    assert main.run(["doctor", "--fix"]) == 4
-    lines = capsys.readouterr().out.splitlines()
+    lines = lab("doctor", "--fix", status=4).out.splitlines()
     assert lines[:2] == ["set      THP: always -> never", "refused  turbo: /sys/x: Operation not permitted"]
     assert any("live: governor" in line for line in lines)
     monkeypatch.setattr(doctor, "restore", lambda **_: [])
-    assert main.run(["doctor", "--restore"]) == 0
-    assert capsys.readouterr().out.startswith("nothing to put back\n")
+    assert lab("doctor", "--restore").out.startswith("nothing to put back\n")

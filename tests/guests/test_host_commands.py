@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli import main
 from lab.core.errors import UserError
 from lab.guests.host_commands import command_workload, left_here
 from lab.guests.initrd import own_files
 from lab.workloads import selection
 
 from ..fakes.build import own_folders
+from ..fakes.command import Lab
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +48,7 @@ def test_a_script_is_started_as_it_is(here: Path) -> None:
     script.chmod(0o755)
     folder = command_workload("'./My Script.sh' 'a b'")
     workload, (case,) = selection.select(str(folder))
-    assert workload.name == case.name == "my-script.sh"
-    assert not workload.clocked
+    assert workload.name == case.name == "my-script.sh" and not workload.clocked
     assert workload.command(case)[-2:] == ["/workload/bin/My Script.sh", "a b"]
     assert [*workload.own_files] == ["/workload/bin/My Script.sh"]
 
@@ -75,7 +74,6 @@ def test_files_of_the_command_that_stay_here_are_named(here: Path) -> None:
 
 
 def script(here: Path, name: str, first_line: str, text: str = "") -> str:
-    """The path of a script."""
     (here / name).write_text(f"{first_line}\n{text}")
     (here / name).chmod(0o755)
     return f"./{name}"
@@ -169,11 +167,11 @@ def test_a_program_finds_its_libraries_as_on_the_host(here: Path, monkeypatch: p
     assert "/workload/lib/libf.so" in workload.own_files
 
 
-def run_in(here: Path, command: str) -> subprocess.CompletedProcess[str]:
-    """A command of the host's shell by the program that runs commands in guests, compiled as for a guest."""
+def run_in(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command by the program that runs commands in guests, compiled as for a guest."""
     workload, _ = selection.select(str(command_workload("true")))
     reaper = own_files(workload)[workload.program]
-    return subprocess.run([reaper, str(here), "/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    return subprocess.run([reaper, str(here), *words], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
@@ -188,22 +186,19 @@ def run_in(here: Path, command: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_processes_that_a_command_leaves_behind_are_ended_and_counted(here: Path, command: str, left: int) -> None:
-    done = run_in(here, f"pwd; {command}")
+    done = run_in(here, "/bin/sh", "-c", f"pwd; {command}")
     assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.split("\n")
-    assert lines[0] == str(here)
-    assert [line for line in lines[1:] if line.startswith("{")] == [
-        f'{{"metrics": {{"left_processes": {left}}}}}'
-    ] * bool(left)
+    first, *lines = done.stdout.split("\n")
+    assert first == str(here)
+    told = [f'{{"metrics": {{"left_processes": {left}}}}}'] if left else []
+    assert [line for line in lines if line.startswith("{")] == told
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
 def test_a_command_ends_as_it_would_alone(here: Path) -> None:
-    assert run_in(here, "exit 7").returncode == 7
-    assert run_in(here, "kill -SEGV $$").returncode == -signal.SIGSEGV
-    workload, _ = selection.select(str(command_workload("true")))
-    reaper = own_files(workload)[workload.program]
-    missing = subprocess.run([reaper, str(here), "/no/program"], capture_output=True, text=True, check=False)
+    assert run_in(here, "/bin/sh", "-c", "exit 7").returncode == 7
+    assert run_in(here, "/bin/sh", "-c", "kill -SEGV $$").returncode == -signal.SIGSEGV
+    missing = run_in(here, "/no/program")
     assert (missing.returncode, missing.stderr) == (127, "/no/program: No such file or directory\n")
 
 
@@ -224,8 +219,7 @@ def test_a_script_that_cannot_start_is_named(here: Path) -> None:
         command_workload("./it")
 
 
-def test_a_command_excludes_workloads_and_suites(capsys: pytest.CaptureFixture[str]) -> None:
-    specs = ["ab", "--base", "deb:6.1", "--test", "deb:6.12"]
+def test_a_command_excludes_workloads_and_suites(lab: Lab) -> None:
     for words, said in (
         (["--exec", "true", "-w", "syscalls"], "--exec and --workload exclude each other"),
         (["--exec", "true", "--suite", "quick"], "--suite and --exec exclude each other"),
@@ -233,5 +227,4 @@ def test_a_command_excludes_workloads_and_suites(capsys: pytest.CaptureFixture[s
         (["--file", "x"], "--file brings a file along"),
         (["--clocked"], "--clocked is about the command of --exec"),
     ):
-        assert main.run([*specs, *words]) == 2
-        assert said in capsys.readouterr().err
+        assert said in lab("ab", "--base", "deb:6.1", "--test", "deb:6.12", *words, status=2).err
