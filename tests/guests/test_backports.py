@@ -53,9 +53,7 @@ def test_vcpus_that_contend_have_the_qemu_beside_the_hosts(offered: list[str], t
         exact.find_qemu(plain.path, contends=True)  # who names one gets that one
 
 
-def test_a_qemu_that_does_not_run_here_is_not_kept(
-    offered: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_qemu_that_cannot_run_is_refused(offered: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     offered[0] = "echo libslirp.so.0: no such file >&2; exit 127"
     with pytest.raises(HostFailed, match=r"does not run here: .*libslirp"):
         backports.install(Progress())
@@ -68,8 +66,6 @@ def test_a_qemu_that_does_not_run_here_is_not_kept(
 @pytest.mark.parametrize(
     ("release", "suite"), [("bookworm", "bookworm-backports"), ("trixie", "trixie"), ("forky", None), ("", None)]
 )
-def test_the_suite_is_that_with_the_qemu_that_repeats_its_numbers(
-    monkeypatch: pytest.MonkeyPatch, release: str, suite: str | None
-) -> None:
+def test_the_suite_has_the_right_qemu(monkeypatch: pytest.MonkeyPatch, release: str, suite: str | None) -> None:
     monkeypatch.setattr(backports.platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": release})
     assert backports.suite() == suite

@@ -32,41 +32,30 @@ def report(*records: Mapping[str, object], done: bool = True) -> bytes:
 
 
 WHOLE = report(
-    HELLO,
-    {"t": "setting", "name": "thp", "value": "always"},
-    begin("one"),
-    out("one", "hello"),
-    out("one", METRICS),
-    {"t": "err", "case": "one", "line": "a warning"},
-    {"t": "vmstat", "case": "one", "delta": {"pgfault": 7}},
-    {"t": "vmstat", "case": "one", "delta": {"nr_free_pages": -3}},
-    end("one"),
-    begin("two"),
-    end("two", status=137, signal=9, oom_kills=1),
-)
+    HELLO, {"t": "setting", "name": "thp", "value": "always"}, begin("one"), out("one", "hello"), out("one", METRICS),
+    {"t": "err", "case": "one", "line": "a warning"}, {"t": "vmstat", "case": "one", "delta": {"pgfault": 7}},
+    {"t": "vmstat", "case": "one", "delta": {"nr_free_pages": -3}}, end("one"),
+    begin("two"), end("two", status=137, signal=9, oom_kills=1),
+)  # fmt: skip
 
 
 def test_a_whole_report_is_read_in_full() -> None:
     read = channel.parse(WHOLE)
-    assert read.complete
+    assert read.complete and read.settings == {"thp": "always"}
     assert read.hello and read.hello.release == "6.12.1"
-    assert read.settings == {"thp": "always"}
     one, two = read.cases
     assert METRICS in one.stdout and one.metrics == {}, "lab.guests.output reads them, knowing the workload"
-    assert one.stdout == ["hello", METRICS]
-    assert one.stderr == ["a warning"]
+    assert (one.stdout, one.stderr) == (["hello", METRICS], ["a warning"])
     assert one.vmstat == {"pgfault": 7, "nr_free_pages": -3}
     assert (one.status, one.signal, one.ended, one.begin_ns, one.end_ns) == (0, 0, True, 1000, 2000)
     assert (two.status, two.signal, two.oom_kills, two.metrics) == (137, 9, 1, {})
-    assert read.case("two") is two
-    assert read.case("three") is None
+    assert read.case("two") is two and read.case("three") is None
 
 
 def test_a_report_cut_at_any_byte_is_read_and_never_called_complete() -> None:
     for length in range(len(WHOLE)):
         read = channel.parse(WHOLE[:length])
-        assert not read.complete
-        assert len(read.cases) <= 2
+        assert not read.complete and len(read.cases) <= 2
     lines = WHOLE.splitlines(keepends=True)
     assert not channel.parse(b"".join(lines[:3] + lines[4:])).complete, "a line is missing"
     (lost,) = channel.parse(b"".join(lines[:5])).cases
@@ -82,24 +71,15 @@ def test_long_lines_are_joined_again() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"garbage\n",
-        b"\x00\xff\xfe\n" + WHOLE,
-        b"{}\n",
-        b'{"t":"unheard-of"}\n',
-        b'{"t":"done","lines":"many"}\n',
-        b"[" * 100_000 + b"\n",
-        b"\n\n",
-        report(end("never begun")),
-        report(begin("one"), out("two", "x")),
-        report(begin("one"), end("one"), out("one", "too late")),
-        WHOLE + WHOLE,
+        b"garbage\n", b"\x00\xff\xfe\n" + WHOLE, b"{}\n", b'{"t":"unheard-of"}\n', b'{"t":"done","lines":"many"}\n',
+        b"[" * 100_000 + b"\n", b"\n\n", WHOLE + WHOLE, report(end("never begun")),
+        report(begin("one"), out("two", "x")), report(begin("one"), end("one"), out("one", "too late")),
     ],
-)
+)  # fmt: skip
 def test_garbage_is_malformed(content: bytes) -> None:
     with pytest.raises(GuestFailed) as caught:
         channel.parse(content)
-    assert caught.value.kind == "malformed"
-    assert len(caught.value.message) < 400
+    assert caught.value.kind == "malformed" and len(caught.value.message) < 400
 
 
 def test_a_job_lists_settings_and_the_environment() -> None:

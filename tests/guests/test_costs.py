@@ -57,8 +57,7 @@ def test_an_interruption_leaves_no_trace() -> None:
     """A tick came into one of four operations, and made it call the scheduler."""
     operations = [operation(1000), operation(1010), operation(4000, interruptions=1), operation(990)]
     values = costs.summarize([window(7_000_000, operations=operations)])
-    assert values["kernel_cycles"] == 1000
-    assert values["cycles_p99"] == 4000
+    assert values["kernel_cycles"] == 1000 and values["cycles_p99"] == 4000
 
 
 @pytest.mark.parametrize(
@@ -106,9 +105,7 @@ def test_the_median_needs_marks() -> None:
         ("kernel", "median", "kernel_cycles_p50", "kernel_instructions"),
     ],
 )
-def test_one_metric_decides_and_instructions_of_the_same_share_stand_beside_it(
-    measures: Measures, center: Center, cycles: str, count: str
-) -> None:
+def test_instructions_stand_beside_what_decides(measures: Measures, center: Center, cycles: str, count: str) -> None:
     metrics = costs.metrics_of(measures, center)
     assert [metric.name for metric in metrics if metric.primary] == [metrics[0].name] == [cycles]
     assert sorted(metric.name for metric in metrics) == sorted({metric.name for metric in costs.METRICS})
@@ -161,9 +158,7 @@ HALTED = Spent(millicycles=(0, 1), user=NOTHING, kernel={"instructions": 1})
         (HALTED, None, {}),
     ],
 )
-def test_guest_time_is_what_was_executed_and_what_was_waited(
-    idle: Spent, elapsed_ns: float | None, expected: dict[str, float]
-) -> None:
+def test_guest_time_is_executed_and_waited(idle: Spent, elapsed_ns: float | None, expected: dict[str, float]) -> None:
     one = msgspec.structs.replace(window(1, operations=[operation(1)] * 2), in_idle=idle, steps=100)
     assert costs.guest_times([one], None, step_ns=16, elapsed_ns=elapsed_ns) == expected
     assert costs.guest_times([window(1)], None, step_ns=16, elapsed_ns=1_000) == {}, "of older output"

@@ -17,11 +17,10 @@ from lab.guests.plugin import Instrument, Model
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
 
+from ..fakes.guest import QEMU
 from ..fakes.processes import program
 
 sandbox = exact.sandbox  # which no other test calls
-
-QEMU = Qemu(path="/usr/bin/qemu-system-x86_64", version="7.2.22", numbers=(7, 2))
 
 
 def guest(**facts: Any) -> ExactGuest:
@@ -206,8 +205,7 @@ def test_qemu_is_confined_where_it_can_be() -> None:
 
 def test_a_qemu_without_filters_runs_as_it_is(tmp_path: Path) -> None:
     qemu = program(tmp_path / "qemu", "echo '-sandbox support is not enabled in this QEMU binary' >&2; exit 1")
-    assert sandbox(str(qemu)) == ()
-    assert sandbox(str(tmp_path / "missing")) == ()
+    assert sandbox(str(qemu)) == () and sandbox(str(tmp_path / "missing")) == ()
 
 
 def test_guests_whose_vcpus_contend_share_a_slower_clock_and_see_no_hypervisor() -> None:

@@ -86,11 +86,8 @@ class Day:
         self, seconds: float, *, busy: float = 0.0, own: float = 0.0, steal: float = 0.0, asleep: float = 0.0
     ) -> None:
         """Let time pass on two CPUs: so many seconds of CPU time busy (of them ours) and stolen."""
-        self.now = Clocks(
-            monotonic_s=self.now.monotonic_s + seconds,
-            boot_s=self.now.boot_s + seconds + asleep,
-            own_s=self.now.own_s + own,
-        )
+        now, boot_s = self.now, self.now.boot_s + seconds + asleep
+        self.now = Clocks(monotonic_s=now.monotonic_s + seconds, boot_s=boot_s, own_s=now.own_s + own)
         self.ticks["user"] += 100 * busy
         self.ticks["steal"] += 100 * steal
         self.ticks["idle"] += 100 * (2 * seconds - busy - steal)
@@ -157,8 +154,7 @@ def test_each_round_is_looked_at_on_its_own(day: Day, watch: Watch) -> None:
 
 
 def test_memory_is_rounded_and_huge_pages_are_all_or_none(tmp_path: Path) -> None:
-    assert host.round_memory(641, 1) == 642
-    assert host.round_memory(640, 3) == 642
+    assert host.round_memory(641, 1) == 642 and host.round_memory(640, 3) == 642
     layout = topology.plan(lscpu.host(lscpu.SERVER), vcpus=2, duet=True)
     for node, free in ((0, 320), (1, 319)):
         pages = f"sys/devices/system/node/node{node}/hugepages/hugepages-2048kB"

@@ -89,9 +89,7 @@ def test_a_file_of_the_users_becomes_a_case_with_a_place_of_its_own(image: tuple
         initrd.pack_initrd(image, chosen)
 
 
-def test_a_slice_is_packed_once_and_depends_on_its_own_workload_alone(
-    image: tuple[Image, Path], tmp_path: Path
-) -> None:
+def test_a_slice_is_packed_once_and_depends_on_its_workload_alone(image: tuple[Image, Path], tmp_path: Path) -> None:
     chosen = workload(tmp_path / "w")
     before = initrd.pack_initrd(image, chosen)
     bytes_before, time_before = before.read_bytes(), before.stat().st_mtime_ns
@@ -114,9 +112,7 @@ def test_a_slice_is_packed_once_and_depends_on_its_own_workload_alone(
         ('setup = ["/sbin/nothing"]', "needs /sbin/nothing"),
     ],
 )
-def test_what_the_image_does_not_have_is_refused(
-    image: tuple[Image, Path], tmp_path: Path, top: str, words: str
-) -> None:
+def test_what_the_image_lacks_is_refused(image: tuple[Image, Path], tmp_path: Path, top: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         initrd.pack_initrd(image, workload(tmp_path / "w", top))
 
@@ -151,9 +147,7 @@ def test_a_folder_with_a_makefile_is_compiled_into_its_slice(image: tuple[Image,
     ("makefile", "words"),
     [(MAKEFILE, r"does not compile: .*mine\.c:1:13: error: "), ("all:\n\ttrue\n", "its Makefile made no mine")],
 )
-def test_what_does_not_compile_is_a_failed_build(
-    image: tuple[Image, Path], tmp_path: Path, makefile: str, words: str
-) -> None:
+def test_a_failed_compilation_is_named(image: tuple[Image, Path], tmp_path: Path, makefile: str, words: str) -> None:
     chosen = workload(tmp_path / "w")
     (tmp_path / "w" / "Makefile").write_text(makefile)
     (tmp_path / "w" / "mine.c").write_text("int place = ;\n")

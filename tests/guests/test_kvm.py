@@ -59,9 +59,7 @@ def test_a_no_of_kvms_own_is_kept_and_that_of_a_slow_moment_for_minutes(
     assert len(asked) == probes
 
 
-def test_a_yes_is_kept_until_qemu_changes_or_somebody_asks_anew(
-    tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_yes_is_kept_while_qemu_stays_the_same(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = probing(monkeypatch, tmp_path, None, cpu="host,-arch-capabilities")
     monkeypatch.setattr(time, "time", iter(range(0, 10**9, 10**6)).__next__)
     assert [kvm.require("qemu", device) for _ in range(3)] == ["host,-arch-capabilities"] * 3
@@ -109,9 +107,8 @@ class Qemus:
         console.write_text("Kernel panic: No working init found" if up else "")
         wall_s = self._needs_s if up else min(silence_s, 1.0)
         self._needs_s = self.later_s or self._needs_s
-        return GuestExit(
-            status=1, timed_out=not up, stderr="", wall_s=wall_s, console=console, report=folder / run.REPORT
-        )
+        report = folder / run.REPORT
+        return GuestExit(status=1, timed_out=not up, stderr="", wall_s=wall_s, console=console, report=report)
 
 
 def test_a_kernel_that_boots_nowhere_says_nothing_about_kvm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,9 +140,7 @@ def test_a_machine_that_is_slow_without_kvm_has_more_time_with_it(monkeypatch: p
     assert qemus.limits_s == [(120, 12), (120, 12), (120, 120), (120, 120), (120, 120)]
 
 
-def test_a_machine_that_was_busy_for_a_moment_is_no_reason_for_another_cpu_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_machine_that_was_busy_is_no_reason_for_another_cpu_model(monkeypatch: pytest.MonkeyPatch) -> None:
     qemus = Qemus(monkeypatch, ("one", "host"), ("one", "host,-arch-capabilities"), needs_s=15)
     qemus.later_s = 5
     assert kvm.probe_kvm("qemu", [Path("one")]) == ("host", None)
@@ -153,9 +148,7 @@ def test_a_machine_that_was_busy_for_a_moment_is_no_reason_for_another_cpu_model
     assert qemus.limits_s == [(120, 12), (120, 12), (120, 50)]
 
 
-def test_a_device_for_others_names_the_group_and_one_that_is_missing_has_a_line(
-    tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_cannot_be_opened_is_named(tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(kvm.Refusal, match="not for this user") as refused:
         kvm.require("qemu", device)

@@ -12,7 +12,6 @@ from lab.core.errors import HostFailed
 from lab.guests import calibration, hardware, native, reach
 from lab.guests.calibration import Measurement
 from lab.guests.hardware import Host
-from lab.guests.native import Samples
 from lab.guests.topology import HostCpu
 
 RECORDED = Path(__file__).with_name("native")
@@ -96,10 +95,8 @@ def test_the_move_of_a_line_is_that_of_this_host_or_of_the_base_machine() -> Non
 
 def test_the_partner_is_of_another_core_of_the_same_socket() -> None:
     known = [HostCpu(cpu=cpu, core=cpu // 2, socket=cpu // 4) for cpu in range(8)]
-    assert native._partner(0, known) == 2
-    assert native._partner(6, known) == 4
-    assert native._partner(0, known[:2] + known[6:]) == 6
-    assert native._partner(0, known[:2]) is None
+    assert native._partner(0, known) == 2 and native._partner(6, known) == 4
+    assert native._partner(0, known[:2] + known[6:]) == 6 and native._partner(0, known[:2]) is None
 
 
 def test_without_huge_pages_it_says_so_and_takes_the_base_machines() -> None:
@@ -209,9 +206,7 @@ def test_another_architecture_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("model", "kept"), [("17", True), ("1", False)])
-def test_parameters_for_a_kernels_belief_are_those_of_the_same_cpu(
-    monkeypatch: pytest.MonkeyPatch, model: str, kept: bool
-) -> None:
+def test_parameters_of_belief_are_of_the_same_cpu(monkeypatch: pytest.MonkeyPatch, model: str, kept: bool) -> None:
     base = hardware.load("zen4").guest
     assert base is not None
     names = {word[1:] for word in base.cpu.split(",") if word.startswith("+")}
@@ -224,15 +219,9 @@ def test_parameters_for_a_kernels_belief_are_those_of_the_same_cpu(
 # --- this host ---
 
 
-@pytest.fixture(scope="module")
-def here() -> Samples:
-    """The samples of this host."""
-    if not shutil.which("gcc") or not shutil.which("make"):
-        pytest.skip("needs gcc and make")
-    return native.measure(cpu=None, quick=True)
-
-
-def test_this_hosts_machine_can_be_read_again(here: Samples, tmp_path: Path) -> None:
+@pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("make"), reason="needs gcc and make")
+def test_this_hosts_machine_can_be_read_again(tmp_path: Path) -> None:
+    here = native.measure(cpu=None, quick=True)
     try:
         measured = calibration.fit(here, hardware.load("zen4"), host=native.this_host(), caches=native.cpuid_caches())
     except HostFailed as error:

@@ -17,12 +17,9 @@ RECORDED = (Path(__file__).parents[1] / "data" / "perf-report-6.1.txt").read_tex
 
 def profile(event: str = "cycles", **samples: int) -> Profile:
     """A million of the event a sample."""
-    return Profile(
-        event=event,
-        symbols=[
-            Symbol(name=name, place="kernel", period=count * 10**6, samples=count) for name, count in samples.items()
-        ],
-    )
+    counts = samples.items()
+    symbols = [Symbol(name=name, place="kernel", period=count * 10**6, samples=count) for name, count in counts]
+    return Profile(event=event, symbols=symbols)
 
 
 # ---- reading
@@ -53,10 +50,8 @@ def test_the_status_is_the_programs(tmp_path: Path, script: str, status: int) ->
     report = "case $1 in report) echo reported; exit ;; esac"
     perf = program(tmp_path / "perf", report, 'while [ "$1" != -- ]; do shift; done', "shift", '"$@"')
     shell = program(tmp_path / "busybox", "shift", 'exec sh "$@"')
-    words = [
-        word.replace(perf_stat.PERF, str(perf)).replace(BUSYBOX, str(shell))
-        for word in perf_record.wrap(["sh", "-c", script])
-    ]
+    wrapped = perf_record.wrap(["sh", "-c", script])
+    words = [word.replace(perf_stat.PERF, str(perf)).replace(BUSYBOX, str(shell)) for word in wrapped]
     done = subprocess.run(words, check=False, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert done.returncode == status
     said = done.stderr.splitlines()
@@ -88,9 +83,8 @@ def test_what_sampling_alone_can_do_is_no_difference() -> None:
 
 
 def test_code_without_symbols_is_one_for_each_file() -> None:
-    one = Profile(
-        event="cycles", symbols=[Symbol(name=f"0x{n:016x}", place="dash", period=5, samples=1) for n in range(4)]
-    )
+    symbols = [Symbol(name=f"0x{n:016x}", place="dash", period=5, samples=1) for n in range(4)]
+    one = Profile(event="cycles", symbols=symbols)
     (found,) = perf_record.difference(one, one).symbols
     assert (found.name, found.place, found.base, found.base_share) == ("[no symbol]", "dash", 20, 1.0)
 

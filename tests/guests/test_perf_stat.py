@@ -86,13 +86,11 @@ def outcome(*said: str) -> CaseOutcome:
 
 def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
     workload = selection.load(write_workload(tmp_path / "mine"))
-    report = GuestReport(
-        cases=[
-            outcome("a warning", line("page-faults", "10.000000")),
-            outcome(line("page-faults", "11.000000"), line("cycles", "<not counted>")),
-            outcome(line("page-faults", "12.000000"), line("cycles", "5.000000", 30)),
-        ]
-    )
+    report = GuestReport(cases=[
+        outcome("a warning", line("page-faults", "10.000000")),
+        outcome(line("page-faults", "11.000000"), line("cycles", "<not counted>")),
+        outcome(line("page-faults", "12.000000"), line("cycles", "5.000000", 30)),
+    ])  # fmt: skip
     counted = boots._take_events(report)
     values = boots.collect(report, workload, [workload.case("small")], 3, tmp_path, counted)
     assert values["small"] == {

@@ -98,7 +98,6 @@ def test_argument_escapes_commas() -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
     own_folders(monkeypatch, tmp_path)
     return tmp_path / "cache"
 
@@ -106,11 +105,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("make"), reason="needs gcc and make")
 def test_it_is_built_once(cache: Path) -> None:
     built = plugin.obtain()
-    assert built.is_relative_to(cache)
-    assert built.read_bytes()[:4] == b"\x7fELF"
+    assert built.is_relative_to(cache) and built.read_bytes()[:4] == b"\x7fELF"
     stamp = built.stat().st_mtime_ns
-    assert plugin.obtain() == built
-    assert built.stat().st_mtime_ns == stamp
+    assert plugin.obtain() == built and built.stat().st_mtime_ns == stamp
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make")
@@ -144,9 +141,8 @@ HEADERS = data_folder("workloads") / "include" / "lab"
 
 @pytest.fixture
 def instrument(tmp_path: Path) -> Instrument:
-    return Instrument(
-        library=tmp_path / "0123456789abcdef" / "libcost.so", machine=hardware.load("zen4"), model=Model.TLB
-    )
+    library = tmp_path / "0123456789abcdef" / "libcost.so"
+    return Instrument(library=library, machine=hardware.load("zen4"), model=Model.TLB)
 
 
 def brackets(instrument: Instrument, root: bytes, tmp_path: Path, guests: Architecture) -> str:
@@ -162,14 +158,9 @@ def number(function: str) -> int:
 
 
 @pytest.mark.parametrize("guests", ARCHITECTURES, ids=lambda guests: guests.name)
-def test_programs_say_by_their_marks_what_is_modelled(
-    guests: Architecture, instrument: Instrument, tmp_path: Path
-) -> None:
-    marks = {
-        "lab_window_begin": "window",
-        "lab_measures_boot": "boot",
-        "lab_booted": "both",  # init's own, which is in every guest
-    }
+def test_marks_of_programs_say_what_is_modelled(guests: Architecture, instrument: Instrument, tmp_path: Path) -> None:
+    # lab_booted is init's own, which is in every guest.
+    marks = {"lab_window_begin": "window", "lab_measures_boot": "boot", "lab_booted": "both"}
     for function, expected in marks.items():
         root = b"ELF" + guests.mark.numbered(number(function)) + b"more"
         assert brackets(instrument, root, tmp_path, guests) == expected, function
@@ -231,9 +222,7 @@ def test_the_price_of_a_move_leaves_the_key_of_a_machine() -> None:
 
 
 @pytest.mark.parametrize(("aside", "unprofiled"), [([], 100), (["aside"], 0)])
-def test_bytes_of_a_string_that_began_before_the_window_have_no_block(
-    tmp_path: Path, aside: list[str], unprofiled: int
-) -> None:
+def test_strings_that_began_before_the_window_have_no_block(tmp_path: Path, aside: list[str], unprofiled: int) -> None:
     done = subprocess.run(
         [without_qemu(tmp_path, "string_parts.c"), *aside], capture_output=True, text=True, check=True
     )

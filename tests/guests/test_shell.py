@@ -75,9 +75,7 @@ def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_guest_of_a_shell_has_the_accelerator_and_the_cpu_model_that_were_found(
-    guest: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_shell_has_the_accelerator_and_the_cpu_model_found(guest: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program(guest, "printf '%s\\n' \"$@\"", "echo 7 >status")
     for accel, said in (("kvm", ["kvm", "-cpu", "host,-arch-capabilities"]), ("tcg", ["tcg", "-cpu", "max"])):
         assert main.run(["shell", "file:one", "--accel", accel, "--", "true"]) == 7
@@ -92,9 +90,7 @@ def test_a_guest_that_ends_without_a_status_lost_its_command(guest: Path, capfd:
     assert "ended before the command did" in said and "(log: " in said
 
 
-def test_a_guest_that_hangs_ends_with_one_line_and_its_log(
-    guest: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hanging_guest_leaves_a_line_and_log(guest: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pids = tmp_path / "pids"
     program(guest, "echo 'last words' >console.log", "sleep 600 &", f'echo $! >>"{pids}"', "echo begun", "wait")
     assert main.run(["shell", "file:one", "--accel", "tcg", "--guest-timeout", "1s", "--", "true"]) == 4

@@ -24,7 +24,6 @@ ENTRY = Entry(goes_on=0x401000, cases=0x600000, pc=16)
 
 
 def keep(name: str, state: bytes = b"a guest") -> Snapshot:
-    """A snapshot with a state."""
     one = Snapshot(key=name, entry=ENTRY)
     with snapshot._unnamed(paths.cache_dir(snapshot.FOLDER)) as file:
         file.write(state)
@@ -66,9 +65,7 @@ def test_a_guest_does_without_what_its_file_system_cannot_keep(tmp_path: Path, m
     assert not snapshot.kept()
 
 
-def test_a_guest_that_does_not_stop_in_time_is_ended_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_guest_that_does_not_stop_is_ended_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[object] = []
     turns = itertools.count()
     monkeypatch.setattr(snapshot, "_turns", lambda _: next(turns))

@@ -16,10 +16,9 @@ Page = tuple[int, int, int]
 @pytest.fixture(scope="module")
 def tlb(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library, plugin = tmp_path_factory.mktemp("tlb") / "parts.so", data_folder("machines") / "plugin"
+    sources = [Path(__file__).with_name("tlb_parts.c"), plugin / "tlb.c"]
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{plugin}"]
-    subprocess.run(
-        ["gcc", *flags, "-o", library, Path(__file__).with_name("tlb_parts.c"), plugin / "tlb.c"], check=True
-    )
+    subprocess.run(["gcc", *flags, "-o", library, *sources], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.make.argtypes = (ctypes.c_uint32, ctypes.c_uint32)
     loaded.use.argtypes = (ctypes.c_uint64, ctypes.c_int, ctypes.c_uint64)

@@ -43,8 +43,7 @@ def test_every_vcpu_has_a_core_of_its_own_while_there_are_enough() -> None:
 def test_more_vcpus_than_cores_are_threads_of_cores() -> None:
     layout = topology.plan(host(LAPTOP), vcpus=4)
     assert cpu_sets(layout) == [([0, 2, 1, 3], [])], "vCPUs 0 and 1 are one guest core, and one host core"
-    assert layout.shape.smp == "4,sockets=1,cores=2,threads=2"
-    assert layout.cpu_sets[0].others == []
+    assert layout.shape.smp == "4,sockets=1,cores=2,threads=2" and layout.cpu_sets[0].others == []
 
 
 def test_a_server_gives_one_node_and_binds_the_memory_to_it() -> None:
@@ -57,8 +56,7 @@ def test_a_server_gives_one_node_and_binds_the_memory_to_it() -> None:
 
 def test_a_guest_too_large_for_a_node_gets_more_of_them() -> None:
     layout = topology.plan(host(SERVER), vcpus=24)
-    assert layout.shape.smp == "24,sockets=2,cores=6,threads=2"
-    assert layout.cpu_sets[0].nodes == [0, 1]
+    assert layout.shape.smp == "24,sockets=2,cores=6,threads=2" and layout.cpu_sets[0].nodes == [0, 1]
     assert qemu(layout) == (
         f"{MORE_NODES}"
         f" -object memory-backend-ram,id=mem0,size=512M,{RAM},prealloc-threads=12,host-nodes=0,policy=bind"
