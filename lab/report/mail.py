@@ -21,7 +21,7 @@ from lab.compare.results import AbResult, ArmResult, CaseResult, mean
 from lab.core.errors import UserError
 from lab.core.git import short
 from lab.core.text import plural
-from lab.report import by_hand, culprit, wording
+from lab.report import by_hand, culprit, templates, wording
 from lab.report.culprit import Change
 from lab.report.inputs import Comparisons, StoredBisection, StoredComparison
 from lab.stats.verdict import Comparison, Outcome, numbers, percent
@@ -52,7 +52,7 @@ def comparison(comparisons: Comparisons, trail: Sequence[str] = (), between: str
     change = culprit.between(stored, is_searched=bool(trail))
     if between:
         change = replace(change, introduced=between)
-    return _headers(result, case, change) + "\n".join(_body(stored, case, change, trail))
+    return _headers(result, case, change) + _body(stored, case, change, trail)
 
 
 def bisection(stored: StoredBisection) -> str:
@@ -154,146 +154,51 @@ def _dotted(case: CaseResult) -> str:
     return f"{case.workload}.{case.case}"
 
 
-def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: Sequence[str]) -> Iterator[str]:
-    result = stored.result
+def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: Sequence[str]) -> str:
+    result, packages = stored.result, by_hand.packages(stored)
     # Better cases too: a report shows the whole picture.
     changed = [case for case in result.cases if case.counts_as_change]
-    yield from _to_do(change)
-    yield from _finding(result, case, change)
-    yield from trail
-    yield from _circumstances(stored, case, change)
-    yield from _table(result, changed, case, is_packaged=bool(by_hand.packages(stored)))
-    yield ""
-    yield from _relevance(result, changed, case)
-    yield from _steps(stored, case)
-    yield from _closing(change, result)
-
-
-def _to_do(change: Change) -> Iterator[str]:
-    """Advice for the sender before sending, visible at the top."""
-    yield "<<DRAFT, not sent. Before you send it:"
-    yield from _item("check that mainline has it, and that reverting the change cures it")
-    yield from _item("read all of it, fill in the parts marked like this, delete this paragraph")
-    for note in change.notes:
-        yield from _item(note)
-    yield ">>"
-    yield ""
-
-
-def _item(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False)
-
-
-def _paragraph(text: str) -> list[str]:
-    return [*textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False), ""]
-
-
-def _finding(result: AbResult, case: CaseResult, change: Change) -> Iterator[str]:
-    primary = case.primary
-    yield from _paragraph(
-        f"{_dotted(case)}.{primary.name} got worse: {wording.change(primary)} (interval {primary.interval_text}, over "
-        f"{len(primary.base)} pairs of runs; {wording.threshold(result)}) {'with' if change.commit else 'between'}:"
-    )
-    if change.commit:
-        yield f'commit: {change.introduced} ("{change.subject}")'
-        if change.upstream:
-            yield f"        as {change.commit} in the tree that was measured"
-        yield f"author: {change.author or f'<<git show -s --format=%an {change.introduced[:12]}>>'}"
-    yield f"last good: {result.base}"
-    yield f"first bad: {result.test}"
-    yield ""
-    if "modelled" in primary.unit:
-        unit = wording.unit(primary, result)
-        said = [
-            f"{unit[:1].upper()}{unit[1:]}: computed by a cost model from the instructions and memory accesses that "
-            "the guest executed in QEMU, not measured on hardware."
-        ]
-        if (count := case.instructions) is not None:
-            said.append(f"Instructions ({count.name}): {wording.change(count)} {count.interval_text}.")
-        if three := wording.three(case.whole):
-            said.append(f"The whole cost of an operation: {three}.")
-        if result.cause:
-            said.append(f"By function, {wording.change(primary)}: {result.cause}.")
-        yield from _paragraph(" ".join(said))
-    elif result.mode == "exact":
-        yield from _paragraph("Time here is QEMU's count of the guest's instructions, not time on hardware.")
-
-
-def _circumstances(stored: StoredComparison, case: CaseResult, change: Change) -> Iterator[str]:
-    result = stored.result
-    around = result.environment
-    guest = around.guests.get(case.workload)
-    size = f", {guest.vcpus} vCPU, {guest.memory_mb} MiB" if guest else ""
-    if change.tree:
-        yield f"tree: {change.tree}"
-    if not by_hand.packages(stored):
-        yield f"testcase: {case.workload}, case {case.case}"
-        yield f"compiler: {result.test.compiler or '<<compiler>>'}"
-        yield f"config: <<attach {by_hand.kconfig_path(stored) or 'the .config'}>>"
-    yield f"test machine: QEMU {around.qemu}, {around.machine}, {around.cpu}{size}"
-    arms = {"base": result.base.settings, "test": result.test.settings}
-    if arms["base"] == arms["test"]:  # the commands below have them
-        arms = {}
-    for name, settings in arms.items():
-        yield from textwrap.wrap(
-            f"parameters ({name}): " + " ".join(f"{key}={value}" for key, value in settings.items()),
-            _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
-    yield ""
-
-
-def _relevance(result: AbResult, changed: Sequence[CaseResult], case: CaseResult) -> Iterator[str]:
     worse = sum(case.verdict == Outcome.REGRESSION for case in changed)
-    yield from _paragraph(
-        f"Relevance: of {plural(len(result.cases), 'case')} {worse} got worse and {len(changed) - worse} better. "
-        "By reporting-regressions.rst, a five percent slow-down in a micro-benchmark is "
-        "unlikely to qualify as regression. <<Say which real workload is slower by more than one percent, or that none "
-        "is known.>>"
-    )
-
-
-def _steps(stored: StoredComparison, case: CaseResult) -> Iterator[str]:
-    result = stored.result
-    yield "To repeat it without the tool that found it:"
-    packages = by_hand.packages(stored)
-    if packages:
-        yield f"1. Get both kernels (K: {by_hand.image_name(result.environment.machine, packaged=True)}):"
-        for lines in packages.values():
-            yield from (f"     {line}" for line in lines)
-    else:
-        image = by_hand.image_name(result.environment.machine, packaged=False)
-        yield f"1. Build both kernels with the same .config, each into its own folder (K: {image}):"
-        for name, arm in (("base", result.base), ("test", result.test)):
-            yield f"     git checkout --detach {arm.commit or arm.spec}"
-            yield f"     mkdir -p {name} && cp .config {name}/"
-            yield f"     make O={name} olddefconfig && make O={name} -j$(nproc)"
-    yield f"2. Make an initramfs (initrd.cpio) whose init runs {case.workload} (<<attach its source>>):"
+    boots = by_hand.boot_commands(stored, case, _WIDE)
+    if boots and boots.get("test") == boots.get("base"):
+        boots = {"each K": boots["base"]}
     settings = {name: by_hand.guest_settings(stored, case, name) for name in ("base", "test")}
     if settings["base"] == settings["test"]:
         settings = {"": settings["base"]}
-    for name, commands in settings.items():
-        yield from ([f"     # {name}"] if name else [])
-        yield from (f"     {command}" for command in commands)
-    yield from (f"     {command}" for command in by_hand.guest_command(stored, case))
-    boots = by_hand.boot_commands(stored, case, _WIDE)
-    if boots.get("test") == boots.get("base"):
-        boots = {"each K": boots["base"]} if boots else {}
-    for name, command in boots.items():
-        yield f"3. Boot {name} and read report.jsonl (modelled numbers need the cost model, a plugin of QEMU):"
-        yield textwrap.indent(command, "     ")
-    if not boots:
-        yield "3. <<the records of the runs are gone: give the command>>"
-    yield ""
+    return templates.text(
+        "mail.j2",
+        stored=stored,
+        case=case,
+        change=change,
+        dotted=_dotted(case),
+        trail=trail,
+        by_hand=by_hand,
+        packages=packages,
+        parameters=_parameters(result),
+        table=_table(result, changed, case, is_packaged=bool(packages)),
+        counted=plural(len(result.cases), "case"),
+        worse=worse,
+        better=len(changed) - worse,
+        settings=settings,
+        boots=boots,
+        item=_item,
+        paragraph=lambda text: textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False),
+    ).rstrip("\n")
 
 
-def _closing(change: Change, result: AbResult) -> Iterator[str]:
-    yield f"#regzbot introduced: {change.introduced}"
-    yield ""
-    yield "If you fix this in a separate commit, please add:"
-    yield "| Reported-by: <<YOUR NAME AND ADDRESS>>"
-    yield "| Closes: https://lore.kernel.org/r/<<MESSAGE-ID OF THIS MAIL>>"
-    yield ""
-    yield f"(result {result.result}, lab {result.environment.lab}, fingerprint {result.environment.fingerprint})"
+def _item(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False)
+
+
+def _parameters(result: AbResult) -> Iterator[str]:
+    """The settings of both arms if they differ; the commands have others."""
+    if result.base.settings == result.test.settings:
+        return
+    for name, settings in (("base", result.base.settings), ("test", result.test.settings)):
+        yield textwrap.fill(
+            f"parameters ({name}): " + " ".join(f"{key}={value}" for key, value in settings.items()),
+            _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
 
 
 # ---- the table, as the kernel test robot prints it and readers of the kernel's lists know it

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from lab.bisection.answer import Culprit, Step
+from lab.bisection.answer import Culprit, Proof, Step
 from lab.compare import counters
 from lab.compare.explain import CaseExplanation, differing
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.compare.results import AbResult, CaseResult, ResultEnvironment, mean
 from lab.core.git import short
 from lab.core.text import number, plural, visible_record
-from lab.report import explain_text, heatmap, matrix_text, text, wording
+from lab.report import explain_text, heatmap, matrix_text, templates, text, wording
 from lab.report.curves import sweeps_of
 from lab.report.inputs import Comparisons, StoredBisection, StoredMatrix
+from lab.report.matrix_text import Grid
 from lab.report.wording import shown
 from lab.stats.verdict import Comparison, Outcome, percent
 
@@ -38,13 +40,12 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterator[
     yield ""
 
 
-def _fold(summary: str, rows: Sequence[Sequence[str]], right: Sequence[int]) -> Iterator[str]:
-    """A table behind a fold."""
-    yield f"<details><summary>{summary}</summary>"
-    yield ""
-    yield from table(rows, right)
-    yield "</details>"
-    yield ""
+def _text(name: str, **values: Any) -> str:
+    """A text that a template makes of some values."""
+    return templates.text(
+        f"markdown/{name}.md.j2", code=code, table=lambda *shown: "\n".join(table(*shown)), around=_around,
+        plural=plural, **values,
+    )  # fmt: skip
 
 
 def _around(around: ResultEnvironment) -> str:
@@ -60,86 +61,34 @@ def _joined(lines: Sequence[str]) -> str:
 
 def comparison(comparisons: Comparisons) -> str:
     """Verdict, arms and a table of the cases; counters that moved behind a fold."""
-    lines: list[str] = []
-    if comparisons.mark:
-        lines += [f"> **{comparisons.mark}**", ""]
-    if comparisons.several:
-        lines += _side_by_side(comparisons)
-    for item in comparisons.items:
-        lines += _result(item.result)
-    return _joined(lines)
+    beside = text.side_by_side(comparisons) if comparisons.several else []
+    rows = [(code(name), code(metric), *cells) for name, metric, *cells in beside]
+    return _text(
+        "comparison",
+        comparisons=comparisons,
+        together=[("case", "metric", *comparisons.letters), *rows],
+        counts=lambda summary: [summary.counts[0], *((code(name), *counts) for name, *counts in summary.counts[1:])],
+        moved=lambda cases: [f"{code(case.name)} {wording.change(case.primary)}" for case in cases],
+        cases=_cases,
+        lists=_lists,
+        movers=_movers,
+    )
 
 
-def _side_by_side(comparisons: Comparisons) -> Iterator[str]:
-    for letter, item in zip(comparisons.letters, comparisons.items, strict=True):
-        yield f"- {letter}: {code(item.result.result)} {code(wording.sentence(item.result))}"
-    yield ""
-    rows = [(code(name), code(metric), *cells) for name, metric, *cells in text.side_by_side(comparisons)]
-    yield from table([("case", "metric", *comparisons.letters), *rows])
-
-
-def _result(result: AbResult) -> Iterator[str]:
-    yield f"### Kernel comparison: {wording.word(result)}"
-    yield ""
-    yield code(wording.sentence(result))
-    yield ""
-    yield from [f"Why: {code(why)}", ""] if (why := wording.cause(result)) else []
-    yield from [f"- tree: {code(trees)}"] if (trees := wording.trees(result)) else []
-    yield f"- base: {code(str(result.base))}"
-    yield f"- test: {code(str(result.test))}"
-    yield from (f"- note: {code(note)}" for note in result.notes)
-    yield ""
-    if summary := wording.summary(result):
-        yield from _summary(summary, result)
-    else:
-        yield from _cases(result, result.cases)
-    curves = [f"- {code(sweep.line)}" for sweep in sweeps_of(result)]
-    yield from [*curves, ""] if curves else []
+def _lists(result: AbResult) -> Iterator[tuple[str, list[str]]]:
+    """Headings, and their lines about some cases."""
+    yield "", [code(sweep.line) for sweep in sweeps_of(result)]
     costs, robust = wording.robustness(result)
-    yield from _list(f"Verdicts {costs}", robust)
-    heading, checks = wording.model_checks(result)
-    yield from _list(heading.capitalize(), checks)
-    yield from _movers(result, summary.largest if summary else result.cases)
-    yield f"{_around(result.environment)}. "
-    yield f"Repeat with {code(result.repeat)}."
-    yield ""
+    counted, checks = wording.model_checks(result)
+    for heading, cases in ((f"Verdicts {costs}", robust), (counted.capitalize(), checks)):
+        yield heading, [f"{code(name)}: {how}" for name, how in cases]
 
 
-def _list(heading: str, cases: Sequence[tuple[str, str]]) -> list[str]:
-    """A heading and its lines about some cases; nothing without any."""
-    lines = [f"- {code(name)}: {how}" for name, how in cases]
-    return [heading, "", *lines, ""] if lines else []
-
-
-def _cases(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
-    """A table of some cases, and their notes."""
+def _cases(result: AbResult, cases: Sequence[CaseResult]) -> list[tuple[str, ...]]:
+    """The heading and the rows of a table of some cases."""
     beside, whole = result.beside, wording.whole_columns(cases)
     heading = ("case", "metric", "base", "test", "change", "interval", *whole, *beside, "verdict")
-    rows = [_case(case, result, beside, whole) for case in cases]
-    yield from table([heading, *rows], right=(2, 3, 4))
-    noted = [f"- {code(case.name)}: {code(note)}" for case in cases for note in case.notes]
-    yield from [*noted, ""] if noted else []
-
-
-def _summary(summary: wording.Summary, result: AbResult) -> Iterator[str]:
-    """Counts by group, the largest changes, and the others by name."""
-    heading, *rows = summary.counts
-    yield from table([heading, *((code(name), *counts) for name, *counts in rows)], right=range(1, len(heading)))
-    yield f"{summary.changes.capitalize()}{':' if summary.largest else '.'}"
-    yield ""
-    yield from _cases(result, summary.largest) if summary.largest else []
-    if summary.smaller:
-        smaller = [f"{code(case.name)} {wording.change(case.primary)}" for case in summary.smaller]
-        yield f"Smaller: {', '.join(smaller)}."
-        yield ""
-    if summary.open:
-        yield from ["No verdict:", ""]
-        yield from (
-            f"- {code(case.name)} {wording.change(case.primary)}: {code(result.why(case))}" for case in summary.open
-        )
-        yield ""
-    yield f"Same: {plural(summary.same, 'case')}, not shown."
-    yield ""
+    return [heading, *(_case(case, result, beside, whole) for case in cases)]
 
 
 def _case(case: CaseResult, result: AbResult, beside: Sequence[str], whole: Sequence[str]) -> tuple[str, ...]:
@@ -160,17 +109,16 @@ def _case(case: CaseResult, result: AbResult, beside: Sequence[str], whole: Sequ
     )
 
 
-def _movers(result: AbResult, cases: Sequence[CaseResult]) -> Iterator[str]:
-    changed = [case for case in cases if case.verdict in ("regression", "improvement")]
-    if not changed:
-        return
-    rows = [("case", "metric", "base", "test", "change")]
-    for case in changed:
-        for c in counters.changed(case)[:_MOST_MOVERS]:
-            metric = f"{c.name}, {wording.unit(c, result, versions=False)}"
-            rows.append((code(case.name), code(metric), shown(c.base), shown(c.test), wording.change(c)))
-    if len(rows) > 1:
-        yield from _fold("Movements in the cases that changed", rows, right=(2, 3, 4))
+def _movers(result: AbResult, cases: Sequence[CaseResult]) -> list[tuple[str, ...]]:
+    """The heading and the rows of a table of the counters that moved; nothing without any."""
+    rows = [
+        (code(case.name), code(f"{c.name}, {wording.unit(c, result, versions=False)}"), shown(c.base), shown(c.test),
+         wording.change(c))
+        for case in cases
+        if case.verdict in ("regression", "improvement")
+        for c in counters.changed(case)[:_MOST_MOVERS]
+    ]  # fmt: skip
+    return [("case", "metric", "base", "test", "change"), *rows] if rows else []
 
 
 def why(reason: CaseExplanation) -> str:
@@ -213,80 +161,35 @@ def _kernel_shares(case: CaseResult) -> list[float]:
 def bisection(stored: StoredBisection) -> str:
     """The answer, each change, and the path behind a fold."""
     answer = stored.answer
-    lines = [f"### Kernel bisection: {answer.outcome}", "", code(wording.answer_sentence(answer)), ""]
-    for word, end in zip(answer.terms, (answer.old, answer.new), strict=True):
-        lines.append(f"- {word}: {code(end.id)} {code(end.title)}")
-    if answer.ends is not None:
-        count = wording.beside(answer.instructions)
-        lines.append(f"- ends: {_effect(answer.ends)}{count}: {answer.ends.verdict} ({wording.threshold(answer)})")
-        lines += [f"- whole cost: {three}"] if (three := wording.three(answer.whole)) else []
-    lines += [f"- searched: {answer.candidates:,} {answer.kind}, {code(f'{answer.workload}:{answer.case}')}", ""]
-    for found in answer.changes:
-        lines += _change(stored, found)
-    if answer.path:
-        counted = answer.instructions is not None
-        rows = [("step", stored.answer.one, "subject", "state", "change", *(["instructions"] if counted else []))]
-        rows += [(str(i), *_step(step, counted=counted)) for i, step in enumerate(answer.path, start=1)]
-        lines += _fold(f"Path taken: {answer.measured} measured, {len(answer.skipped)} not testable", rows, (0, 4, 5))
-    if answer.environment is not None:
-        lines.append(f"{_around(answer.environment)}. ")
-    lines.append(f"Repeat with {code(answer.repeat)}; result {code(answer.result)}.")
-    return _joined(lines)
+    counted = answer.instructions is not None
+    path = [("step", answer.one, "subject", "state", "change", *(["instructions"] if counted else []))]
+    path += [(str(i), *_step(step, counted=counted)) for i, step in enumerate(answer.path, start=1)]
+    return _text(
+        "bisection",
+        answer=answer,
+        path=path,
+        suspects=lambda found: list(_suspects(stored, found)),
+        functions=_functions,
+        effect_text=_effect,
+        unit_of=explain_text.unit_of,
+        short=short,
+        MOST_LINES=_MOST_LINES,
+    )
 
 
-def _change(stored: StoredBisection, found: Culprit) -> Iterator[str]:
-    kind = f"**{found.direction or 'change'}**"
-    if found.hunks is not None:
-        hunks = found.hunks
-        yield f"{kind}: {100 * hunks.share:.0f} % of it by {plural(hunks.hunks, 'hunk')} of {code(found.title)}"
-        yield from ["", "```diff", *hunks.diff[:_MOST_LINES], "```", ""]
-        if len(hunks.diff) > _MOST_LINES:
-            yield f"- and {len(hunks.diff) - _MOST_LINES} more lines"
-    elif found.is_single:
-        yield f"{kind}: {code(found.commit)} {code(found.title)}"
-        yield ""
-        yield from [f"- author: {code(found.author)}, {found.date}"] if found.author else []
-    else:
-        yield f"{kind}: one of {len(found.suspects)} {stored.answer.kind}, which could not be told apart:"
-        yield ""
-        titles = {place.candidate.id: place.candidate.title for place in stored.commits}
-        for name in found.suspects[:_MOST_SUSPECTS]:
-            why = "could not be tested" if name in found.untested else "not measured"
-            yield f"- {code(short(name))} {code(titles.get(name, ''))}" + ("" if name == found.commit else f" ({why})")
-        if len(found.suspects) > _MOST_SUSPECTS:
-            yield f"- and {len(found.suspects) - _MOST_SUSPECTS} more"
-    if (effect := wording.effect_of(found)) is not None:
-        yield f"- effect: {_effect(effect)}{wording.beside(found.instructions)}"
-        yield from [f"- whole cost: {three}"] if (three := wording.three(found.whole)) else []
-        yield from [f"- no word: {code(why)}"] if (why := wording.against(found)) else []
-    yield f"- confidence: {wording.share(found.confidence)} sure"
-    yield from _proof(found)
-    yield ""
-    if found.proof and found.proof.functions:
-        rows = [("function", "before", "with it")]
-        rows += [(code(f.name), number(f.base), number(f.test)) for f in found.proof.functions]
-        unit = explain_text.unit_of(found.proof.functions[0].cost)
-        yield from _fold(f"Functions that changed, {unit} an operation", rows, right=(1, 2))
+def _suspects(stored: StoredBisection, found: Culprit) -> Iterator[str]:
+    """The commits that a change may be by, and why they could not be told apart."""
+    titles = {place.candidate.id: place.candidate.title for place in stored.commits}
+    for name in found.suspects[:_MOST_SUSPECTS]:
+        why = "could not be tested" if name in found.untested else "not measured"
+        yield f"{code(short(name))} {code(titles.get(name, ''))}" + ("" if name == found.commit else f" ({why})")
+    if len(found.suspects) > _MOST_SUSPECTS:
+        yield f"and {len(found.suspects) - _MOST_SUSPECTS} more"
 
 
-def _proof(found: Culprit) -> Iterator[str]:
-    proof = found.proof
-    if proof is None:
-        return
-    if proof.same_image:
-        yield "- proof: its kernel is its parent's, byte for byte: it cannot be the culprit"
-    else:
-        verdict = "say the same" if proof.confirmed else "do NOT confirm it"
-        yield f"- proof: {proof.fresh_runs} against its parent {verdict}"
-    if proof.applied is not None:
-        hunks, effect = f"them{proof.applied_beside}", _effect(proof.applied)
-        yield f"- the other way, the older end with {hunks}: {effect}: {proof.applied.verdict}"
-    elif proof.not_applied:
-        yield f"- the other way cannot be tested: {code(proof.not_applied)}"
-    if proof.reverted is not None:
-        yield f"- reverted on the newer end: {_effect(proof.reverted)}: {proof.reverted.verdict}"
-    elif proof.not_reverted:
-        yield f"- not reverted on the newer end: {code(proof.not_reverted)}"
+def _functions(proof: Proof) -> list[tuple[str, ...]]:
+    rows = [(code(f.name), number(f.base), number(f.test)) for f in proof.functions]
+    return [("function", "before", "with it"), *rows]
 
 
 def _step(step: Step, *, counted: bool) -> tuple[str, ...]:
@@ -307,30 +210,20 @@ def _effect(c: Comparison) -> str:
 
 def matrix(stored: StoredMatrix) -> str:
     """Summary, kernels, a table for each grid, then every reason why a cell has no number."""
-    result, around = stored.result, stored.result.environment
-    lines = ["### Kernel matrix", "", code(matrix_text.heading(result)), "", code(result.summary), ""]
-    lines += [f"- {code(name)}: {code(kernel)}" for name, kernel in matrix_text.kernels(result)]
-    lines.append("")
-    for grid in matrix_text.grids(result):
-        lines += [f"**{code(grid.title)}**", ""] if grid.title else []
-        heading = (code(grid.corner), *map(code, grid.columns))
-        rows = [
-            (code(name), *(_cell(cell, result) for cell in cells))
-            for name, cells in zip(grid.rows, grid.cells, strict=True)
-        ]
-        lines += table([heading, *rows], right=range(1, len(heading)))
-        if counts := matrix_text.counts_heading(result):
-            rows = [
-                (code(name), *(matrix_text.count(cell, result.state(cell)) for cell in cells))
-                for name, cells in zip(grid.rows, grid.cells, strict=True)
-            ]
-            lines += [f"{code(counts)}:", "", *table([heading, *rows], right=range(1, len(heading)))]
-    for cell in result.cells:
-        if cell.reasons:
-            lines.append(f"- {code(cell.name)} {code(cell.arm)}: {code('; '.join(cell.reasons))}")
-    lines += ["", f"{code(matrix_text.clocks(result))}, QEMU {code(around.qemu)}, {code(around.machine)}, fingerprint "]
-    lines.append(f"{code(around.fingerprint)}, {wording.threshold(result)}. Repeat with {code(result.repeat)}.")
-    return _joined(lines)
+    result = stored.result
+
+    def rows(grid: Grid, shown: Callable[[Cell], str]) -> list[list[str]]:
+        heading = [code(word) for word in (grid.corner, *grid.columns)]
+        named = zip(grid.rows, grid.cells, strict=True)
+        return [heading, *([code(name), *map(shown, cells)] for name, cells in named)]
+
+    return _text(
+        "matrix",
+        result=result,
+        phrases=matrix_text,
+        cells=lambda grid: rows(grid, lambda cell: _cell(cell, result)),
+        counts=lambda grid: rows(grid, lambda cell: matrix_text.count(cell, result.state(cell))),
+    )
 
 
 def _cell(cell: Cell, result: MatrixResult) -> str:
