@@ -348,15 +348,7 @@ class Site:
             counts=f"{worse} of {len(cells)} cases worse, {len(judged) - worse} better",
             groups=[(group, list(found.values())) for group, found in groups.items()],
             holes=_grouped([(cell, case.name) for case, cell in cells if isinstance(cell, str)]),
-            facts_of=[
-                (name, words)
-                for name, words in (
-                    ("spec", column.spec), ("release", column.release), ("built by", column.builder),
-                    ("date", column.date), ("machine", column.machine),
-                )
-                if words
-            ],
-        )  # fmt: skip
+        )
 
     def _before(self, column: Column) -> Column | None:
         """The neighbour before a column."""

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from lab import report
 from lab.compare import result_folders
@@ -282,48 +281,27 @@ def _ratios(trend: Trend) -> list[float | None]:
 
 # ---- the feed, RFC 4287
 
-_ATOM = "http://www.w3.org/2005/Atom"
 _NEWEST = 100
 
 
 def render_feed(plan: str, nights: Sequence[Night], url: str | None) -> str:
     """The newest events first. url: of the site; without it, the entries have no links."""
-    ElementTree.register_namespace("", _ATOM)
-    feed = ElementTree.Element(f"{{{_ATOM}}}feed")
-    _text(feed, "id", _urn(f"plan {plan}"))
-    _text(feed, "title", f"Nights of {plan}")
+    entries = [(night, event) for night in nights for event in night.events]
     updated = (night.finished or night.started for night in nights)
-    _text(feed, "updated", max(updated, default="1970-01-01T00:00:00+00:00"))
-    _text(ElementTree.SubElement(feed, f"{{{_ATOM}}}author"), "name", "lab nightly")
-    if url:
-        _link(feed, "self", f"{url}feed.xml")
-        _link(feed, "alternate", f"{url}index.html")
-    pairs = [(night, event) for night in nights for event in night.events]
-    for night, event in pairs[::-1][:_NEWEST]:
-        entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
-        _text(entry, "id", _urn(f"event {event.id}"))
-        _text(entry, "title", f"{event.kind} on {event.tree}/{event.branch}, night {event.night}")
-        _text(entry, "updated", night.finished or night.started)
-        _text(entry, "content", line(event)).set("type", "text")
-        if url:
-            _link(entry, "alternate", f"{url}changes/{event.id}.html")
-    ElementTree.indent(feed)
-    return ElementTree.tostring(feed, encoding="unicode", xml_declaration=True) + "\n"
+    return templates.text(
+        "nightly/feed.xml.j2",
+        plan=plan,
+        url=url,
+        updated=max(updated, default="1970-01-01T00:00:00+00:00"),
+        entries=entries[::-1][:_NEWEST],
+        urn=_urn,
+        line=line,
+    )
 
 
 def _urn(name: str) -> str:
     """An identifier that does not depend on the site's address."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"lab nightly {name}").urn
-
-
-def _text(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
-    child = ElementTree.SubElement(parent, f"{{{_ATOM}}}{name}")
-    child.text = visible(text)
-    return child
-
-
-def _link(parent: ElementTree.Element, rel: str, href: str) -> None:
-    ElementTree.SubElement(parent, f"{{{_ATOM}}}link", rel=rel, href=href)
 
 
 # ---- metrics, in the text format of OpenMetrics

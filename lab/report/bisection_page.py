@@ -30,8 +30,6 @@ MOST_SUSPECTS = 300
 MOST_ROWS = 2000
 """Rows of the table of commits; of a longer one the plots and the JSON have the rest."""
 
-_MOST_SEEDS = 24
-
 GLYPHS = {
     CommitStatus.OLD: "●", CommitStatus.NEW: "■", CommitStatus.NEITHER: "◆", CommitStatus.UNCLEAR: "?",
     CommitStatus.UNTESTABLE: "✕",
@@ -65,7 +63,6 @@ def bisection(stored: StoredBisection) -> str:
         chances=any(row["chance"] for row in rows),
         whys=any(row["why"] for row in rows),
         left_out=max(len(table) - MOST_ROWS, 0),
-        facts_of=[(name, text) for name, text in _facts(answer) if text],
         commands=[visible(command) for command in _commands(answer)],
     )
 
@@ -98,30 +95,6 @@ def _kind(change: Culprit) -> str:
 def _size(answer: Answer) -> Comparison | None:
     """The change of the only culprit; of several, the change from end to end."""
     return wording.effect_of(answer.changes[0]) if len(answer.changes) == 1 else answer.ends
-
-
-def _facts(answer: Answer) -> Iterator[tuple[str, str]]:
-    tree = f" of the tree {answer.tree}" if answer.tree else ""
-    yield "searched", f"{answer.candidates:,} {answer.kind}{tree}{wording.limits(answer)}"
-    yield "workload", f"{answer.workload}:{answer.case}, {answer.metric} in {answer.unit}"
-    skipped = f"{len(answer.skipped)} could not be tested"
-    yield "measured", f"{answer.measured} {answer.kind} beside the ends; {skipped}"
-    yield f"seeds a {answer.one}", ", ".join(map(str, answer.seeds[:_MOST_SEEDS]))
-    yield "time", f"building {answer.build_s:.0f} s, measuring {answer.run_s:.0f} s"
-    yield "started", answer.started
-    if (live := answer.live) is not None:
-        yield "posterior", f"{live.outcome}, {wording.share(live.probability)} sure"
-        yield "boots", f"{live.boots} of {live.kernels} kernels"
-        yield "noise", f"one boot's standard deviation is {100 * live.noise:.3g} %" if live.noise else ""
-        yield "layouts", f"images differ by {100 * live.layouts:.3g} % (sd) by layout" if live.layouts else ""
-    if (around := answer.environment) is not None:
-        yield "fingerprint", around.fingerprint
-        yield "mode", answer.mode
-        yield "counted in", wording.answer_counted_in(answer)
-        yield "QEMU", around.qemu
-        yield "machine", f"{around.machine}, {around.cpu}"
-        yield "image", around.image
-        yield "lab", around.lab
 
 
 def _commands(answer: Answer) -> list[str]:

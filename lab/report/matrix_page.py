@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lab.compare.matrix_results import Cell, MatrixResult
 from lab.core.text import visible
 from lab.guests.costs import BASES
-from lab.report import heatmap, matrix_text, plots, templates, wording
+from lab.report import heatmap, matrix_text, plots, templates
 from lab.report.inputs import StoredMatrix
 from lab.stats.verdict import distance, percent
 
@@ -64,7 +64,7 @@ def matrix(stored: StoredMatrix) -> str:
         open=matrix_text.notes(result),
         legend=[(kind, words) for kind, words in heatmap.legend(result).items() if kind in kinds],
         kernels=[*matrix_text.kernels(result), *(("note", note) for note in result.notes)],
-        facts_of=_facts(result),
+        clocks=matrix_text.clocks(result),
         commands=[visible(command) for command in _commands(result)],
         zip=zip,
     )
@@ -75,21 +75,6 @@ def _field(cell: Cell, result: MatrixResult) -> Field:
     value, change = heatmap.texts(cell, state)
     kind, described = heatmap.colour_of(cell, result.baseline), heatmap.described(cell, result.baseline)
     return Field(cell, state, kind, value, change, described)
-
-
-def _facts(result: MatrixResult) -> list[tuple[str, str]]:
-    """The environment of all arms."""
-    around = result.environment
-    return [
-        ("fingerprint", around.fingerprint),
-        ("mode", result.mode),
-        ("counted in", matrix_text.clocks(result)),
-        ("threshold", f"±{100 * result.threshold:g} %"),
-        *wording.guest_facts(around),
-        ("started", f"{result.started}, {result.seconds:g} s"),
-        ("lab", around.lab),
-        ("result", result.result),
-    ]
 
 
 def _commands(result: MatrixResult) -> list[str]:

@@ -53,6 +53,7 @@ def comparison(comparisons: Comparisons) -> str:
         scale=_scale(comparisons.items),
         meaning=_meaning,
         remedies=wording.remedies,
+        most=MOST_ROWS,
         mean=mean,
     )
 
@@ -244,20 +245,7 @@ class ResultView:
         return self.result.headline or next(iter(self.result.cases), None)
 
     @property
-    def environment(self) -> list[tuple[str, str]]:
-        result, around = self.result, self.result.environment
-        return [
-            ("fingerprint", around.fingerprint),
-            ("mode", result.mode),
-            *self._measured_by(),
-            *wording.guest_facts(around),
-            (f"{result.pairs}s", ", ".join(map(str, result.seeds[:MOST_ROWS]))),
-            ("started", f"{result.started}, {result.seconds:g} s"),
-            ("lab", around.lab),
-            ("result", result.result),
-        ]
-
-    def _measured_by(self) -> list[tuple[str, str]]:
+    def measured_by(self) -> list[tuple[str, str]]:
         """The cost model of exact mode; the time of live mode, and the counts of perf."""
         model, live = self.result.environment.model, self.result.live
         if live is None:

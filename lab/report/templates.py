@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from lab.core import paths
-from lab.core.text import number, visible
+from lab.core.text import number, visible, xml
 from lab.report import plots, wording
 from lab.stats.verdict import percent
 
@@ -51,7 +51,9 @@ def _environment(folder: Path) -> jinja2.Environment:
         "wording": wording, "plots": plots, "number": number, "percent": percent,
         "Tick": plots.Tick, "Chart": plots.Chart,
     }  # fmt: skip
-    environment.filters |= {"wrapped": _wrapped, "commands": commands}
+    environment.filters |= {
+        "wrapped": _wrapped, "commands": commands, "visible": visible, "xml": xml, "quoted": _quoted,
+    }  # fmt: skip
     return environment
 
 
@@ -61,6 +63,11 @@ def commands(words: str) -> Markup:
     if len(parts) % 2 == 0:  # a backtick that begins no command
         return escape(words)
     return Markup("".join(f"<code>{one}</code>" if i % 2 else one for i, one in enumerate(parts)))  # noqa: S704  (escaped)
+
+
+def _quoted(value: object) -> str:
+    """The value of an attribute in XML, with its quotation marks."""
+    return '"{}"'.format(xml(str(value)).replace('"', "&quot;"))
 
 
 def _wrapped(words: str, indent: str = "") -> str:
