@@ -13,22 +13,20 @@ import re
 import shutil
 import time
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from lab.atlas.data import Cell, Column, FunctionCost, Hole
 from lab.atlas.plan import AtlasPlan, PlannedColumn
 from lab.compare import explain, profiles, runs, sampling
 from lab.compare.measurement import ExactGuests, Measurement, prepare_around, require_fixed_work
 from lab.compare.sampling import Series
-from lab.core import paths, records
-from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError, UserError
+from lab.core import locks, paths, records
+from lab.core.errors import DiskFull, GuestFailed, HostFailed, LabError
 from lab.core.executor import Work
 from lab.core.records import Record
 from lab.guests import costs, model_version
@@ -145,7 +143,9 @@ def measure(
     column, whether it is complete. there: the selections of columns that an atlas has already.
     """
     whole = {}
-    with _alone(place), work.progress.task(f"columns of {place.guests}", len(found)) as task:
+    busy = f"another lab atlas is at work on {place.plan.name} on {place.guests}"
+    alone = locks.alone(place.folder / ".lock", busy, "it keeps what it measured")
+    with alone, work.progress.task(f"columns of {place.guests}", len(found)) as task:
         for column in found:
             if work.out_of_time:
                 break
@@ -153,20 +153,6 @@ def measure(
             whole[column.id] = not texts or _column(place, column, texts, work)
             task.advance()
     return whole
-
-
-@contextmanager
-def _alone(place: Place) -> Iterator[None]:
-    """Refuse to work beside another process on the same columns: both would write into the same folders."""
-    lock = FileLock(place.folder / ".lock")
-    try:
-        held = lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(
-            f"another lab atlas is at work on {place.plan.name} on {place.guests}", hint="it keeps what it measured"
-        ) from None
-    with held:
-        yield
 
 
 def _column(place: Place, column: PlannedColumn, texts: Sequence[str], work: Work) -> bool:

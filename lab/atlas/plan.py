@@ -13,7 +13,6 @@ import msgspec
 from lab.compare.plan import ComparisonPlan, LivePlan
 from lab.compare.request import Request, plan_of
 from lab.core import records
-from lab.core.errors import UserError
 from lab.core.progress import QUIET, Progress
 from lab.core.records import Record
 from lab.core.toml import PlanName, TomlFile
@@ -137,10 +136,8 @@ def load(path: Path) -> AtlasPlan:
         "architectures": lambda: [architecture.load(name) for name in (*plan.architectures, *plan.only)],
     }
     for key, check in checks.items():
-        try:
+        with file.naming(key):
             check()
-        except UserError as error:
-            raise file.error(f"{key}: {error.message}", key, hint=error.hint) from error
     names = [series.name for series in plan.series]
     for number, series in enumerate(plan.series):
         if series.name in names[:number]:

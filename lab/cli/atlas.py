@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -72,16 +73,7 @@ def _require(table: str) -> None:
 )
 @options.means
 def run(
-    plan: Path | None,
-    table: str,
-    arch: tuple[str, ...],
-    only: tuple[str, ...],
-    output: Path,
-    anew: bool,
-    budget: float | None,
-    jobs: int | None,
-    cluster: str | None,
-    share: str | None,
+    plan: Path | None, table: str, arch: tuple[str, ...], only: tuple[str, ...], output: Path, anew: bool, **means: Any
 ) -> None:
     """Measure the cells that a plan's kernels lack, and write the atlas of each architecture: OUTPUT/ARCHITECTURE.json.
 
@@ -97,7 +89,7 @@ def run(
     if missing := set(arch) - set(loaded.architectures):
         raise UserError(f"the plan has no {missing.pop()}", hint=f"it has {', '.join(loaded.architectures)}")
     output.mkdir(parents=True, exist_ok=True)
-    with options.work(jobs, budget, cluster, share) as work:
+    with options.work(**means) as work:
         for guests in arch or loaded.architectures:
             _grow(loaded, guests, only, output / f"{guests}.json", work, anew=anew)
 
@@ -184,17 +176,7 @@ def _judged(path: Path | None, guests: str, table: str) -> Judgement:
 @options.means
 @options.json_output
 def bisect(
-    case: str,
-    base: str,
-    test: str,
-    data: Path | None,
-    table: str,
-    arch: str,
-    budget: float | None,
-    jobs: int | None,
-    cluster: str | None,
-    share: str | None,
-    as_json: bool,
+    case: str, base: str, test: str, data: Path | None, table: str, arch: str, as_json: bool, **means: Any
 ) -> None:
     """Find the commit of a case's step between two kernels, if a tree of `lab tree list` has both releases.
 
@@ -208,7 +190,7 @@ def bisect(
     known = _judged(data, arch, table).atlas
     first, last = known.pair(base, test)
     info = known.case(case)
-    with options.work(jobs, budget, cluster, share) as work:
+    with options.work(**means) as work:
         found = commits.bisect(info, first, last, known.bases[0], work)
     if data:
         records.write_atomic(data, records.sealed(atlas_data.encode(commits.added(known, found))))

@@ -190,14 +190,7 @@ def _print(concluded: Answer, *, as_json: bool) -> int:
 @_result_id
 @options.means
 @options.json_output
-def resume(
-    result_id: str,
-    budget: float | None,
-    jobs: int | None,
-    cluster: str | None,
-    share: str | None,
-    as_json: bool,
-) -> int:
+def resume(result_id: str, as_json: bool, **means: Any) -> int:
     """Go on with a bisection that was stopped; nothing is measured twice. A finished one prints its answer.
 
     \b
@@ -207,8 +200,8 @@ def resume(
     found = session.find(result_id)
     if (found.folder / answer.FILE).exists():
         return _print(answer.load(found.folder), as_json=as_json)
-    exact_only(cluster, found.plan.mode)
-    with options.work(jobs, budget, cluster, share) as work, result_folders.claimed(found.folder):
+    exact_only(means["cluster"], found.plan.mode)
+    with options.work(**means) as work, result_folders.claimed(found.folder):
         concluded = search.conclude(session.load(found.folder), work)
         remember(found.folder, work.progress)
     return _print(concluded, as_json=as_json)

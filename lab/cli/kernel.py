@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -36,22 +36,14 @@ def kernel() -> None:
 @options.jobs
 @options.executor
 @options.json_output
-def build(
-    specs: tuple[str, ...],
-    tree: str | None,
-    cc: str,
-    jobs: int | None,
-    cluster: str | None,
-    share: str | None,
-    as_json: bool,
-) -> None:
+def build(specs: tuple[str, ...], tree: str | None, cc: str, as_json: bool, **means: Any) -> None:
     """Make kernels ready to boot: build, or download, the ones that are not in the store.
 
     \b
     Example:
       lab kernel build efa7df3e3bb5 efa7df3e3bb5%CONFIG_SLUB_DEBUG=y
     """
-    with options.work(jobs, None, cluster, share) as work:
+    with options.work(**means) as work:
         resolved = [resolve(text, tree, progress=work.progress) for text in specs]
         for note in [spec.note for spec in resolved if spec.note]:
             work.progress.log(note)

@@ -361,7 +361,7 @@ executor = together(cluster, share)
 """The options of a command whose guests and builds a cluster may run."""
 
 means = together(budget, jobs, quiet, executor)
-"""The options of a command that works for long."""
+"""The options of a command that works for long; but for `quiet`, those of `work`."""
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from lab.compare.check import WorkloadCheck
 from lab.core import records
 from lab.core.errors import LabError
 from lab.core.text import UNBOUND, columns, listed, plural, width_of, wrapped
+from lab.report import templates
 from lab.workloads import selection
 from lab.workloads.selection import Suite
 from lab.workloads.spec import Case, Metric, Workload, limits, turns_note
@@ -20,34 +21,21 @@ from lab.workloads.spec import Case, Metric, Workload, limits, turns_note
 
 def render(workload: Workload, width: int = UNBOUND) -> str:
     """A workload as text for people: its guest, its metrics, its cases."""
-    lines = [wrapped(f"{workload.name}: {workload.story}", 2, width), *columns(_guest(workload), width=width)]
-    lines += ["", "metrics (* is the one a verdict is about):"]
-    lines += columns([_metric(metric) for metric in workload.metrics], width=width)
-    if workload.open_metrics:
-        lines.append("  and every number that its program prints beside them")
-    if workload.operations:
-        lines.append(f"  modelled cycles are per {workload.operations}")
-    if (workload.measures, workload.center) != ("all", "mean"):
-        share = "the kernel's share" if workload.measures == "kernel" else "the whole cost"
-        lines.append(f"  of the modelled cycles {share} of the {workload.center} operation decides")
-    if workload.windows != 3:
-        lines.append(f"  a guest runs a case that marks no windows {workload.windows} times")
-    if workload.cases:
-        lines += ["", "cases (controls are expected not to change):"]
-        lines += columns([_case(workload, case) for case in workload.cases], width=width)
-    if workload.groups:
-        lines += ["", f"a group selects its cases (--workload {workload.name}:{next(iter(workload.groups))}):"]
-        lines += columns([(f"  {name}", plural(len(cases), "case")) for name, cases in workload.groups.items()])
-    if workload.case_pattern:
-        lines += ["", f"any other case of this form can be chosen:\n  {workload.case_pattern}"]
-    if workload.case_files:
-        lines += ["", f"a file of yours is a case, too: --workload {workload.name}:PATH ({workload.case_files})"]
-    lines += ["", "exact mode does not see (`unseen` names a case that is about one of these):"]
+    note = "" if workload.contends else turns_note(workload.vcpus)
     unseen = [limit for limit in limits().values() if not (workload.contends and limit.turns)]
-    lines += columns([(f"  {limit.name}", limit.brief) for limit in unseen], width=width)
-    if not workload.contends and (note := turns_note(workload.vcpus)):
-        lines += ["", wrapped(note, 2, width)]
-    return "\n".join(lines)
+    return templates.text(
+        "workload.txt.j2",
+        workload=workload,
+        width=width,
+        guest=_guest(workload),
+        metrics=[_metric(metric) for metric in workload.metrics],
+        cases=[_case(workload, case) for case in workload.cases],
+        groups=[(f"  {name}", plural(len(cases), "case")) for name, cases in workload.groups.items()],
+        unseen=[(f"  {limit.name}", limit.brief) for limit in unseen],
+        note=note,
+        columns=columns,
+        wrapped=wrapped,
+    ).removesuffix("\n")
 
 
 def render_suite(suite: Suite) -> str:

@@ -18,6 +18,7 @@ from threading import Lock
 
 from filelock import FileLock, Timeout
 
+from lab.core.errors import UserError
 from lab.core.progress import QUIET, Progress
 
 _MOST = 256
@@ -105,6 +106,17 @@ def make_once(target: Path, make: Callable[[Path], object], *, progress: Progres
             shutil.rmtree(partial, ignore_errors=True)
             raise
     return True
+
+
+@contextmanager
+def alone(path: Path, message: str, hint: str) -> Iterator[None]:
+    """Hold a file's lock; `UserError` with that message if another process holds it."""
+    try:
+        held = FileLock(path).acquire(timeout=0)
+    except Timeout:
+        raise UserError(message, hint=hint) from None
+    with held:
+        yield
 
 
 def file_lock(path: Path, waiting: str, progress: Progress) -> FileLock:

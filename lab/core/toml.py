@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import NoneType, UnionType
@@ -75,6 +76,15 @@ class TomlFile:
             key = key[:-1]
         place = f"{self.path}:{self._lines[key]}" if key else str(self.path)
         return UserError(f"{place}: {message}", hint=hint)
+
+    @contextmanager
+    def naming(self, *key: str | int) -> Iterator[None]:
+        """Give a `UserError` about the value of a key the key's name and line."""
+        try:
+            yield
+        except UserError as error:
+            name = next(part for part in reversed(key) if isinstance(part, str))
+            raise self.error(f"{name}: {error.message}", *key, hint=error.hint) from error
 
     def _malformed(self, error: str) -> UserError:
         """tomllib ends its message with "(at line 3, column 7)" or "(at end of document)"."""

@@ -287,16 +287,24 @@ def _one_of(*choices: str) -> Check:
     return check
 
 
-def _count(key: str, value: str) -> None:
-    if not (value.isascii() and value.isdigit()):
-        raise UserError(f"{key}={value}: not a value of {key}", hint="use a whole number, 0 or more")
+def _like(pattern: str, hint: str, what: str = "a value of {}") -> Check:
+    def check(key: str, value: str) -> None:
+        if not re.fullmatch(pattern, value):
+            raise UserError(f"{key}={value}: not {what.format(key)}", hint=hint)
+
+    return check
 
 
-def _sysctl(key: str, value: str) -> None:
-    if not value.strip():
-        raise UserError(f"{key}= has no value")
-    if re.search(r"(^|[./])\.*([./]|$)", key.removeprefix("sysctl.")):
-        raise UserError(f"{key!r} is not the name of a sysctl", hint="write it like sysctl.vm.swappiness=1")
+def _named(no_name: str, what: str, hint: str) -> Check:
+    """A setting with any value. no_name: a pattern in what comes behind the first dot of its key, if that is wrong."""
+
+    def check(key: str, value: str) -> None:
+        if not value.strip():
+            raise UserError(f"{key}= has no value")
+        if re.search(no_name, key.partition(".")[2]):
+            raise UserError(f"{key!r} is not the name of {what}", hint=hint)
+
+    return check
 
 
 def _cmdline(key: str, value: str) -> None:
@@ -321,16 +329,6 @@ def _feature(key: str, value: str) -> None:
     _one_of("0", "1")(key, value)
 
 
-def _debugfs(key: str, value: str) -> None:
-    if not value.strip():
-        raise UserError(f"{key}= has no value")
-    if re.search(r"(^|/)\.*(/|$)", key.removeprefix("debugfs.")):
-        raise UserError(
-            f"{key!r} is not the name of a file below /sys/kernel/debug",
-            hint="write it like debugfs.sched/base_slice_ns=3000000",
-        )
-
-
 def _folio(key: str, value: str) -> None:
     """The sizes of folios are powers of two between a page and a huge page of the largest kind."""
     match = re.fullmatch(r"mthp\.([1-9]\d{0,5})([km])", key)
@@ -350,20 +348,6 @@ def _cgroup(key: str, value: str) -> None:
         )
 
 
-def _lsm(key: str, value: str) -> None:
-    if not re.fullmatch(r"[a-z0-9_-]+(,[a-z0-9_-]+)*", value):
-        raise UserError(f"{key}={value}: not a list of security modules", hint="e.g. lsm=landlock,lockdown")
-
-
-def _mitigations(key: str, value: str) -> None:
-    """The values that kernels know; since v6.17, `;no_...` leaves out some."""
-    if not re.fullmatch(r"off|auto(,nosmt)?([;,]no_[a-z_]+)*", value):
-        raise UserError(
-            f"{key}={value}: not a value of {key}",
-            hint="use off, auto, auto,nosmt, or from v6.17 on auto;no_user_kernel and the like",
-        )
-
-
 Check = Callable[[str, str], None]
 MOUNT = "mount.fs"
 """The setting of the file system at /tmp."""
@@ -371,18 +355,26 @@ MOUNT = "mount.fs"
 _FIXED: dict[str, Check] = {
     "thp": _one_of(*_THP),
     "thp.defrag": _one_of(*_DEFRAG),
-    "hugepages": _count,
-    "lru_gen": _count,
-    "lsm": _lsm,
-    "mitigations": _mitigations,
+    "hugepages": _like("[0-9]+", "use a whole number, 0 or more"),
+    "lru_gen": _like("[0-9]+", "use a whole number, 0 or more"),
+    "lsm": _like("[a-z0-9_-]+(,[a-z0-9_-]+)*", "e.g. lsm=landlock,lockdown", "a list of security modules"),
+    # Since v6.17, `;no_...` leaves out some.
+    "mitigations": _like(
+        "off|auto(,nosmt)?([;,]no_[a-z_]+)*",
+        "use off, auto, auto,nosmt, or from v6.17 on auto;no_user_kernel and the like",
+    ),
     MOUNT: _one_of("btrfs", "ext4", "tmpfs", "xfs"),
 }
 _OPEN: dict[str, Check] = {
-    "sysctl.": _sysctl,
+    "sysctl.": _named(r"(^|[./])\.*([./]|$)", "a sysctl", "write it like sysctl.vm.swappiness=1"),
     "cmdline.": _cmdline,
     "env.": _env,
     "sched_feat.": _feature,
-    "debugfs.": _debugfs,
+    "debugfs.": _named(
+        r"(^|/)\.*(/|$)",
+        "a file below /sys/kernel/debug",
+        "write it like debugfs.sched/base_slice_ns=3000000",
+    ),
     "cgroup.": _cgroup,
     "mthp.": _folio,
 }

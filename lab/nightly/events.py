@@ -108,11 +108,6 @@ class PlanState:
         """The open events of a branch, the oldest first."""
         return [event for event in self.open.values() if event.branch_key == branch]
 
-    def changes_on(self, branch: BranchKey) -> list[Event]:
-        """The open and the closed events of a branch."""
-        events = [*self.open.values(), *self.closed.values()]
-        return [event for event in events if event.branch_key == branch]
-
     def last_tip(self, branch: BranchKey) -> Tip | None:
         """The tip of a branch that was measured last."""
         tips = self.tips.get(branch)
@@ -396,7 +391,8 @@ def _steps(source: EventSource, state: PlanState, steps: Sequence[SeriesStep], r
         if (step.ratio > 1) != (step.better == "lower") or name in reported or shown_by_exact:
             continue
         near = range(step.earliest - _NEAR_NIGHTS, step.latest + _NEAR_NIGHTS + 1)
-        about = [event for event in state.changes_on(source.branch) if name in event.names]
+        known = (*state.open.values(), *state.closed.values())
+        about = [event for event in known if event.branch_key == source.branch and name in event.names]
         if any(event.night in near or (event.kind == "creep" and event.night >= step.earliest) for event in about):
             continue
         case = CaseChange(

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from lab.core.errors import UserError
 from lab.core.records import Record
 from lab.core.text import seconds_of
 from lab.core.toml import PlanName, TomlFile
@@ -164,10 +163,8 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
             raise file.error(
                 "packages: they are not of a tree", "branch", number, "packages", hint="leave tree and branch out"
             )
-        try:
+        with file.naming("branch", number, "arch"):
             architecture.load(branch.arch)
-        except UserError as error:
-            raise file.error(f"arch: {error.message}", "branch", number, "arch", hint=error.hint) from error
         if branch.arch != architecture.DEFAULT and "live" in plan.modes:
             raise file.error(
                 f"arch: live mode has no guests of {branch.arch}", "branch", number, "arch",
@@ -181,22 +178,17 @@ def _check(file: TomlFile, plan: NightlyPlan) -> None:
     for number, branch in enumerate(plan.branch):
         _check_workloads(file, branch.workloads, branch.suite, "branch", number)
     for option, check in (("machine", hardware.load), ("cc", compilers.identify), ("qemu", exact.find_qemu)):
-        try:
+        with file.naming(option):
             check(getattr(plan, option))
-        except UserError as error:
-            raise file.error(f"{option}: {error.message}", option, hint=error.hint) from error
 
 
 def _check_workloads(file: TomlFile, names: tuple[str, ...], suite: str | None, *table: str | int) -> None:
     if suite is not None and names:
         raise file.error("suite: it is given instead of workloads", *table, "suite", hint="leave one of them out")
-    key = "workloads" if suite is None else "suite"
-    try:
+    with file.naming(*table, "workloads" if suite is None else "suite"):
         for text in names:
             selection.select(text)
         if names:
             selection.select_all(names)
         if suite is not None:
             selection.suite(suite)
-    except UserError as error:
-        raise file.error(f"{key}: {error.message}", *table, key, hint=error.hint) from error

@@ -10,13 +10,12 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
 from lab.cluster import connect
 from lab.compare import result_folders
-from lab.core import paths, records
-from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError, UserError
+from lab.core import locks, paths, records
+from lab.core.errors import BuildFailed, DiskFull, GuestFailed, HostFailed, LabError
 from lab.core.executor import Work
 from lab.guests.run import Mode
 from lab.history import index, trends
@@ -37,14 +36,8 @@ def today() -> str:
 
 def run(plan: NightlyPlan, work: Work) -> tuple[Night, bool]:
     """Run the rest of tonight's night; returns it, and False if it was finished before."""
-    lock = FileLock(paths.data_dir("nightly", plan.name) / ".lock")
-    try:
-        held = lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(
-            f"another lab nightly is at work on the plan {plan.name}", hint="`lab nightly status` shows its progress"
-        ) from None
-    with held:
+    busy = f"another lab nightly is at work on the plan {plan.name}"
+    with locks.alone(paths.data_dir("nightly", plan.name) / ".lock", busy, "`lab nightly status` shows its progress"):
         return _run(plan, work)
 
 

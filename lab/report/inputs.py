@@ -133,7 +133,7 @@ def open_stored(references: Sequence[str], *, anyway: bool = False) -> Stored:
     if len(references) == 1 and kind == session.KIND:
         return open_bisection(folder)
     if len(references) == 1 and kind == matrix_results.KIND:
-        return open_matrix(folder)
+        return StoredMatrix(raw=matrix_results.load_result(folder), folder=folder)
     return open_comparisons(references, anyway=anyway)
 
 
@@ -164,11 +164,6 @@ def open_bisection(folder: Path) -> StoredBisection:
     finished = (folder / answer.FILE).exists()
     so_far = None if finished else interim_answer(session.load(folder))
     return StoredBisection(raw=so_far or answer.load(folder), folder=folder)
-
-
-def open_matrix(folder: Path) -> StoredMatrix:
-    """The finished matrix in a folder."""
-    return StoredMatrix(raw=matrix_results.load_result(folder), folder=folder)
 
 
 # ---- the status of every commit of a range: from the stored answer and the range alone, the same for both modes

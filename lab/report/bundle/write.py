@@ -225,7 +225,13 @@ def _fill(folder: Path, report: StoredComparison, plan: Plan, parts: Sequence[_P
     )
     expected = Expected(guests={part.name: _expected(report.folder, part) for part in parts})
     contents.save(folder, bundle, expected, result)
-    (folder / contents.REPORTS).write_text("".join(_sums_of(expected)))
+    sums = [
+        f"{digest}  {name}/{file}\n"
+        for name, guest in expected.guests.items()
+        for digest, file in ((guest.report_sha256, REPORT), (guest.costs_sha256, COSTS))
+        if digest
+    ]
+    (folder / contents.REPORTS).write_text("".join(sums))
     _script(folder, bundle, benches, report)
     _texts(folder, bundle, benches, report, progress)
 
@@ -314,13 +320,6 @@ def _expected(result: Path, part: _Part) -> ExpectedGuest:
         report_sha256=kept.get(REPORT),
         costs_sha256=kept.get(COSTS),
     )
-
-
-def _sums_of(expected: Expected) -> Iterator[str]:
-    for name, guest in expected.guests.items():
-        for digest, file in ((guest.report_sha256, REPORT), (guest.costs_sha256, COSTS)):
-            if digest:
-                yield f"{digest}  {name}/{file}\n"
 
 
 def _script(folder: Path, bundle: Bundle, benches: Mapping[str, Bench], report: StoredComparison) -> None:
