@@ -139,17 +139,14 @@ def _symbols() -> Iterator[Item]:
 def _leftovers() -> Iterator[Item]:
     """Leftovers of interrupted removals, and of makers of images, copies and records that died."""
     cache = paths.cache_dir()
-    for pattern in ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old", "snapshots/.*.old"):
-        for path in cache.glob(pattern):
-            yield Item(path=path, kind="leftover", size=_size(path), used=0.0)
-    for path in cache.glob("images/.*.partial"):
-        yield Item(path=path, kind="leftover", size=_size(path), used=0.0, lock=path.with_suffix(".lock"))
-    for path in cache.glob("blobs/.*"):
-        if path.suffix != ".old":
-            lock = path.with_name(f"{path.stem.removeprefix('.')}.lock")
-            yield Item(path=path, kind="leftover", size=_size(path), used=0.0, lock=lock)
-    for path in _unfinished_files():
-        yield Item(path=path, kind="leftover", size=_size(path), used=0.0)
+    removals = ("kernels/.*.old", "images/.*.old", "work/*/.*.old", "blobs/.*.old", "snapshots/.*.old")
+    found: list[tuple[Path, Path | None]] = [(path, None) for pattern in removals for path in cache.glob(pattern)]
+    found += [(path, path.with_suffix(".lock")) for path in cache.glob("images/.*.partial")]
+    copies = [path for path in cache.glob("blobs/.*") if path.suffix != ".old"]
+    found += [(path, path.with_name(f"{path.stem.removeprefix('.')}.lock")) for path in copies]
+    found += [(path, None) for path in _unfinished_files()]
+    for path, lock in found:
+        yield Item(path=path, kind="leftover", size=_size(path), used=0.0, lock=lock)
 
 
 def _unfinished_files() -> Iterator[Path]:

@@ -33,7 +33,6 @@ from lab.nightly.events import PlanState
 from lab.nightly.record import Ack, BranchNight, Event, Night
 from lab.nightly.status import line
 from lab.report import bisection_text, inputs, mail, plots, templates
-from lab.report.openmetrics import family, sample
 from lab.report.plots import Chart, Scale, Series
 from lab.stats.defaults import THRESHOLD
 from lab.stats.verdict import percent
@@ -309,24 +308,16 @@ def _urn(name: str) -> str:
 
 def render_metrics(plan: str, nights: Sequence[Night], state: PlanState, series: Sequence[Trend]) -> str:
     """The open events, the success of the last night, and the last value and the steps of every trend."""
-    lines = family("lab_nightly_nights", "gauge", "Nights of the plan so far.")
-    lines.append(sample("lab_nightly_nights", {"plan": plan}, len(nights)))
-    lines += family("lab_nightly_open", "gauge", "Changes that are open and not acknowledged.")
-    for kind in (*record.HARMFUL, "known"):
-        count = sum(event.kind == kind for event in state.unacknowledged)
-        lines.append(sample("lab_nightly_open", {"plan": plan, "kind": kind}, count))
-    lines += family("lab_nightly_measured", "gauge", "Whether the last night measured the branch, or had nothing new.")
-    for branch in nights[-1].branches if nights else []:
-        labels = {"plan": plan, "tree": branch.tree, "branch": branch.branch}
-        lines.append(sample("lab_nightly_measured", labels, int(branch.state in ("measured", "nothing new"))))
-    lines += family("lab_nightly_value", "gauge", "The last value of a case's primary metric.")
-    for trend in series:
-        values = [dot.value for dot in trend.points if dot.value is not None]
-        if values:
-            lines.append(sample("lab_nightly_value", _labels(plan, trend), values[-1]))
-    lines += family("lab_nightly_steps", "gauge", "Steps in the trend of a case's primary metric.")
-    lines += [sample("lab_nightly_steps", _labels(plan, trend), len(trend.changes)) for trend in series]
-    return "\n".join([*lines, "# EOF"]) + "\n"
+    return templates.text(
+        "nightly/metrics.txt.j2",
+        plan=plan,
+        nights=nights,
+        branches=nights[-1].branches if nights else [],
+        kinds=(*record.HARMFUL, "known"),
+        open=[event.kind for event in state.unacknowledged],
+        series=series,
+        labels_of=lambda trend: _labels(plan, trend),
+    )
 
 
 def _labels(plan: str, trend: Trend) -> Mapping[str, str]:

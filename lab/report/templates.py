@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import textwrap
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def _environment(folder: Path) -> jinja2.Environment:
     }  # fmt: skip
     environment.filters |= {
         "wrapped": _wrapped, "commands": commands, "visible": visible, "xml": xml, "quoted": _quoted,
+        "labels": _labels,
     }  # fmt: skip
     return environment
 
@@ -68,6 +70,12 @@ def commands(words: str) -> Markup:
 def _quoted(value: object) -> str:
     """The value of an attribute in XML, with its quotation marks."""
     return '"{}"'.format(xml(str(value)).replace('"', "&quot;"))
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """The labels of a sample, in the text format of OpenMetrics."""
+    escapes = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+    return "{{{}}}".format(",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items()))
 
 
 def _wrapped(words: str, indent: str = "") -> str:
