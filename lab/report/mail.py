@@ -14,7 +14,7 @@ from dataclasses import replace
 from email.message import EmailMessage
 from email.policy import SMTPUTF8
 
-from lab.bisection.answer import Answer, Culprit, Step
+from lab.bisection.answer import Answer, Culprit
 from lab.bisection.commit_range import Candidate
 from lab.compare import counters
 from lab.compare.results import AbResult, ArmResult, CaseResult, mean
@@ -24,18 +24,16 @@ from lab.core.text import plural
 from lab.report import by_hand, culprit, templates, wording
 from lab.report.culprit import Change
 from lab.report.inputs import Comparisons, StoredBisection, StoredComparison
-from lab.stats.verdict import Comparison, Outcome, numbers, percent
+from lab.stats.verdict import Comparison, Outcome, numbers
 
 _WIDTH, _WIDE = 75, 110
-_MOST_STEPS = 40
-_MOST_LINES = 60
 _MOST_CASES, _MOST_COUNTERS = 6, 12
 
 
-def comparison(comparisons: Comparisons, trail: Sequence[str] = (), between: str = "") -> str:
+def comparison(comparisons: Comparisons, trail: str = "", between: str = "") -> str:
     """One result's report; `UserError` for several, or for a result that is not a regression.
 
-    trail: lines about the search for the change. between: the sources that it came between, if no commit is known.
+    trail: about the search for the change. between: the sources that it came between, if no commit is known.
     """
     if comparisons.several:
         raise UserError("a mail is about one result", hint="give one ID, or use --format text")
@@ -94,34 +92,8 @@ def _source(end: Candidate) -> str:
 # ---- how a bisection found the commit
 
 
-def _trail(answer: Answer, found: Culprit) -> list[str]:
-    kind = answer.kind if answer.candidates != 1 else answer.kind.removesuffix("s")
-    lines = [
-        f"Found by {'splitting' if answer.is_split else 'bisecting'} {answer.candidates:,} {kind} from",
-        f"  {answer.old.name} ({answer.terms[0]}) to {answer.new.name} ({answer.terms[1]}):",
-        f"  {answer.measured} measured, {len(answer.skipped)} could not be tested.",
-    ]
-    if found.hunks is not None:
-        lines += ["", f"{100 * found.hunks.share:.0f} % of the change are in {found.title}:"]
-        lines += ["", *found.hunks.diff[:_MOST_LINES]]
-    proof = found.proof
-    if proof and proof.applied is not None:
-        change = percent(proof.applied.ratio)
-        lines += ["", f"The older end with these hunks{proof.applied_beside} changes by {change}."]
-    if proof and proof.reverted is not None:
-        back = f"{percent(proof.reverted.ratio)}: {proof.reverted.verdict}"
-        lines.append(f"With it reverted, {answer.new.name} changes by {back}.")
-    elif proof and proof.not_reverted:
-        lines.append("It could not be reverted on top of the newer end.")
-    lines += ["", "bisection log:", *(f"  {_step(step)}" for step in answer.path[:_MOST_STEPS])]
-    if len(answer.path) > _MOST_STEPS:
-        lines.append(f"  and {len(answer.path) - _MOST_STEPS} more")
-    return [*lines, ""]
-
-
-def _step(step: Step) -> str:
-    change = f" ({percent(step.ratio)})" if step.ratio is not None else ""
-    return f"{short(step.commit)} {step.decision}{change}: {step.title}"
+def _trail(answer: Answer, found: Culprit) -> str:
+    return templates.text("trail.j2", answer=answer, found=found, short=short)
 
 
 # ---- the mail
@@ -154,7 +126,7 @@ def _dotted(case: CaseResult) -> str:
     return f"{case.workload}.{case.case}"
 
 
-def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: Sequence[str]) -> str:
+def _body(stored: StoredComparison, case: CaseResult, change: Change, trail: str) -> str:
     result, packages = stored.result, by_hand.packages(stored)
     # Better cases too: a report shows the whole picture.
     changed = [case for case in result.cases if case.counts_as_change]

@@ -168,8 +168,7 @@ def test_a_mail_is_about_one_culprit_that_was_proved(tmp_path: Path) -> None:
 
 
 def test_the_trail_of_a_mail_says_how_it_was_found() -> None:
-    trail = mail._trail(answer(), answer().changes[0])
-    text = "\n".join(trail)
+    text = mail._trail(answer(), answer().changes[0])
     assert "Found by bisecting 30 commits" in text and "could not be tested" in text
     assert f"{name_of(15)[:12]} like neither end" in text and "reverted" in text
 
