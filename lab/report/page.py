@@ -305,18 +305,7 @@ def live_values(live: Live) -> dict[str, Any]:
         "sentence": _quietness(live),
         "host": sorted(live.host, key=lambda fact: fact.state != "limited"),  # sources of noise first
         "states": [state for state in _STATES if state in states],
-        "noise": [
-            (
-                case,
-                str(sampling.blocks),
-                _counts(sampling.iterations),
-                _share(sampling.boot_sd),
-                _share(sampling.iteration_sd),
-                str(sampling.warm_up),
-                ", ".join(str(block + 1) for block in sampling.outliers),
-            )
-            for case, sampling in live.sampling.items()
-        ],
+        "sampling": live.sampling,
         "facts": [(name, text) for name, text in facts if text],
         "commands": [
             (f"{workload}, {arm}", shlex.join(command.vng))
@@ -335,11 +324,3 @@ def _quietness(live: Live) -> str:
             parts.append(f"{count} {state}")
     quiet = f"the host adds noise: {', '.join(limited)}" if limited else "nothing about the host adds noise"
     return f"{', '.join(parts)}; {quiet}"
-
-
-def _share(deviation: float | None) -> str:
-    return "not known" if deviation is None else f"{100 * deviation:.2g} %"
-
-
-def _counts(counts: Sequence[int]) -> str:
-    return "" if not counts else " to ".join(map(str, sorted({min(counts), max(counts)})))
