@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from lab.compare import runs
+from lab.compare.live_results import Command
 from lab.core import paths, records
 from lab.core.errors import GuestFailed
 from lab.core.records import Record
@@ -60,6 +61,12 @@ class GuestSetup:
         """An arm's guest on a cpu_set: everything that its command line depends on."""
         arguments = [*self.guest.arguments, *self.workload.arguments(arm.settings)]
         return msgspec.structs.replace(self.guest, cpu_set=cpu_set, arguments=arguments)
+
+    def command(self, arm: Arm, cpu_set: CpuSet) -> Command:
+        """The commands that make and start an arm's guest on a cpu_set."""
+        guest, kernel = self.guest_of(arm, cpu_set), arm.kernel.image(self.machine)
+        vng, qemu = live_machine.compose(guest, kernel, self.root, self.timeout_s)
+        return Command(vng=vng, qemu=qemu)
 
 
 class BootRecord(Record, frozen=True, kw_only=True):
@@ -131,9 +138,7 @@ def boot(setup: GuestSetup, arm: Arm, job: Job, *, name: str, cpu_set: CpuSet, r
     # QEMU makes its control socket by the umask: no other user may come near it.
     folder.mkdir(mode=0o700, parents=True)
     record_path(setup.folder, name).parent.mkdir(exist_ok=True)
-    composed, argv = live_machine.compose(
-        setup.guest_of(arm, cpu_set), arm.kernel.image(setup.machine), setup.root, setup.timeout_s
-    )
+    command = setup.command(arm, cpu_set)
     record = BootRecord(
         name=name,
         arm=arm.name,
@@ -146,8 +151,8 @@ def boot(setup: GuestSetup, arm: Arm, job: Job, *, name: str, cpu_set: CpuSet, r
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         cpus=cpu_set.cpus,
         others=cpu_set.others,
-        vng=composed,
-        argv=argv,
+        vng=command.vng,
+        argv=command.qemu,
     )
     try:
         record = _run(record, setup, arm, job, running, cpu_set)

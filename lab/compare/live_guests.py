@@ -119,7 +119,7 @@ def prepare(measurement: Measurement, arms: tuple[Arm, ...], live: LivePlan, pro
             perf=counted,
         )
         setups.append(setup)
-        commands[workload.name] = {arm.name: command(setup, arm) for arm in arms}
+        commands[workload.name] = {arm.name: setup.command(arm, guest.cpu_set) for arm in arms}
     environment = ResultEnvironment.around(
         shapes,
         guest_image.digest_of(images),
@@ -140,14 +140,6 @@ def _events(plan: LivePlan, image: Path) -> tuple[Event, ...]:
     if plan.accelerator == "tcg" or not perf_stat.has_pmu():
         return perf_stat.SOFTWARE
     return perf_stat.events(perf_stat.known_events(image / "root"))
-
-
-def command(setup: GuestSetup, arm: Arm) -> Command:
-    """The commands that make and start an arm's guest of a workload, on its first cpu_set."""
-    composed, argv = live_machine.compose(
-        setup.guest_of(arm, setup.guest.cpu_set), arm.kernel.image(setup.machine), setup.root, setup.timeout_s
-    )
-    return Command(vng=composed, qemu=argv)
 
 
 def _shape(

@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -80,6 +81,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestSetup:
         folder=tmp_path, timeout_s=900.0, machine="q35", root=tmp_path, guest_of=lambda *_: None, fingerprint="f",
         workload=selection.load(write_workload(tmp_path / "mine")), perf=(), profiled=False,
     )  # fmt: skip
+    setup.command = partial(GuestSetup.command, setup)
     return cast(GuestSetup, setup)
 
 
