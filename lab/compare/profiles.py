@@ -230,7 +230,8 @@ def _with_chains(bench: Bench) -> Bench:
 def _initcalls(ready: ExactGuests, folder: Path, work: Work) -> list[dict[Call, int]]:
     """The initcalls of both arms; none if the case is not a boot."""
     (series,) = ready.series
-    if not plugin.measures_boot(series.bench.packed_root, architecture.of_machine(series.bench.machine)):
+    guests = architecture.of_machine(series.bench.machine)
+    if not plugin.has_mark(plugin.Marks.MEASURES_BOOT, series.bench.packed_root, guests):
         return []
     logs = _printed(ready, folder, _LOG, work, _LOG_INITCALLS)
     kernels = (arm.kernel for arm in ready.arms)

@@ -20,7 +20,7 @@ from lab.core.records import Record
 from lab.guests import channel, costs, exact, file_systems, initrd, output, run, snapshot
 from lab.guests.channel import CaseOutcome, GuestReport
 from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
-from lab.guests.plugin import COSTS, Instrument, Model, Window, by_case, marks_windows, measures_boot
+from lab.guests.plugin import COSTS, Instrument, Marks, Model, Window, by_case, has_mark
 from lab.guests.run import CONSOLE, INITRD, REPORT, Arm, RunningGuests
 from lab.guests.snapshot import GoingOn, Keeping, Snapshot, Start
 from lab.kernels import architecture
@@ -98,7 +98,7 @@ class Bench:
     @property
     def windows(self) -> int:
         """The runs of each case in a guest: several if a model runs and the program marks no windows."""
-        if not self.modelled or marks_windows(self.packed_root, architecture.of_machine(self.machine)):
+        if not self.modelled or has_mark(Marks.WINDOW_BEGIN, self.packed_root, architecture.of_machine(self.machine)):
             return 1
         return self.workload.windows
 
@@ -196,7 +196,7 @@ class GuestRun:
         if bench.workload.vcpus > 1 and not bench.workload.contends:
             return None
         entry = snapshot.entry(initrd.init_of(bench.packed_root), guests.pc)
-        if entry is None or measures_boot(bench.packed_root, guests):
+        if entry is None or has_mark(Marks.MEASURES_BOOT, bench.packed_root, guests):
             return None
         guest = bench.guest(self.arm.settings, self.turn)
         facts = [guest.beginning(), bench.root_digest, self.arm.kernel.key, self.preparation().decode()]
@@ -474,32 +474,24 @@ def boot_and_read(
             )  # fmt: skip
             report = run.read_report(ended)
             output.collect_some(report, workload, cases, folder)
-            found = _modelled(folder / COSTS, workload, report, step_ns) if step_ns else _Modelled({}, {}, {})
+            found = GuestOutput(report, {}, ended.wall_s, ended.cpu_s)
+            return _modelled(found, folder / COSTS, workload, step_ns) if step_ns else found
     finally:
         (folder / INITRD).unlink(missing_ok=True)
-    return GuestOutput(report, found.costs, ended.wall_s, ended.cpu_s, found.windows, found.events)
 
 
-class _Modelled(NamedTuple):
-    """The modelled metrics of each case, the cost of each window of cases that ran several times, and the events."""
-
-    costs: dict[str, dict[str, float]]
-    windows: dict[str, list[float]]
-    events: dict[str, dict[str, float]]
-
-
-def _modelled(path: Path, workload: Workload, report: GuestReport, step_ns: int) -> _Modelled:
-    """The plugin's output by case. The plugin knows cases by their order in the boot."""
-    windows = by_case(path)
+def _modelled(found: GuestOutput, path: Path, workload: Workload, step_ns: int) -> GuestOutput:
+    """A guest's output with the plugin's by case. The plugin knows cases by their order in the boot."""
+    report, by_number = found.report, by_case(path)
     costs_of, each, code, events = {}, {}, UserCode(), {}
     for name in dict.fromkeys(outcome.name for outcome in report.cases):
         outcomes = [(number, one) for number, one in enumerate(report.cases, start=1) if one.name == name]
         if any(outcome.failure for _, outcome in outcomes):
             continue
-        if any(number not in windows for number, _ in outcomes):
+        if any(number not in by_number for number, _ in outcomes):
             raise GuestFailed(GuestFailure.NO_REPORT, f"the cost model saw nothing of case {name}", log=path)
-        found = [windows[number] for number, _ in outcomes]
-        whole = [window for one in found for window in one]
+        windows = [by_number[number] for number, _ in outcomes]
+        whole = [window for one in windows for window in one]
         count = operations_of(workload, report, name)
         elapsed = _elapsed_ns(workload, [outcome for _, outcome in outcomes], whole)
         costs_of[name] = {
@@ -507,13 +499,13 @@ def _modelled(path: Path, workload: Workload, report: GuestReport, step_ns: int)
             **costs.guest_times(whole, count, step_ns=step_ns, elapsed_ns=elapsed),
         }
         events[name] = costs.events(whole, count, measures=workload.measures, center=workload.center)
-        if len(found) > 1:
+        if len(windows) > 1:
             counted = [outcome.metrics.get(workload.operations) for _, outcome in outcomes]
-            each[name] = [costs.summarize(*one)["cycles_per_op"] for one in zip(found, counted, strict=True)]
+            each[name] = [costs.summarize(*one)["cycles_per_op"] for one in zip(windows, counted, strict=True)]
         blocks = [block for window in whole for block in window.blocks if not block.kernel]
         code[name] = [(block.address, block.instructions, block.executions) for block in blocks]
     records.write_atomic(path.with_name(USER_CODE), records.sealed(msgspec.json.encode(code)))
-    return _Modelled(costs_of, each, events)
+    return found._replace(costs=costs_of, windows=each, events=events)
 
 
 def _elapsed_ns(workload: Workload, outcomes: Sequence[CaseOutcome], windows: Sequence[Window]) -> float | None:

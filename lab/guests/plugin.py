@@ -372,22 +372,16 @@ class Marks(IntEnum):
     OPERATION_BEGIN = 11
 
 
-def marks_windows(root: Path, guests: Architecture) -> bool:
-    """True if a program in a guest's archive, uncompressed, marks windows of its own."""
-    return guests.mark.numbered(Marks.WINDOW_BEGIN) in root.read_bytes()
-
-
-def measures_boot(root: Path, guests: Architecture) -> bool:
-    """True if a program in a guest's archive, uncompressed, measures the boot before it."""
-    return guests.mark.numbered(Marks.MEASURES_BOOT) in root.read_bytes()
+def has_mark(mark: Marks, root: Path, guests: Architecture) -> bool:
+    """True if a program in a guest's archive, uncompressed, has a mark."""
+    return guests.mark.numbered(mark) in root.read_bytes()
 
 
 def _brackets(root: Path, guests: Architecture) -> Brackets:
     """From the marks in a guest's archive. A program that marks a window need not be modelled while it sets up."""
-    content = root.read_bytes()
-    if guests.mark.numbered(Marks.MEASURES_BOOT) in content:
+    if has_mark(Marks.MEASURES_BOOT, root, guests):
         return Brackets.BOOT
-    return Brackets.WINDOW if guests.mark.numbered(Marks.WINDOW_BEGIN) in content else Brackets.BOTH
+    return Brackets.WINDOW if has_mark(Marks.WINDOW_BEGIN, root, guests) else Brackets.BOTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,7 +441,7 @@ class Instrument:
         """QEMU's options. root: the guest's archive, uncompressed."""
         brackets = self.brackets or _brackets(root, guests)
         words = [argument(self.library, self.machine, model=self.model, brackets=brackets, out=out), *self._contention]
-        if self.quantum and guests.mark.numbered(Marks.OPERATION_BEGIN) in root.read_bytes():
+        if self.quantum and has_mark(Marks.OPERATION_BEGIN, root, guests):
             words.append("between=1")
         if self.chains:
             words.append("chains=1")
