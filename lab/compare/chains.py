@@ -7,7 +7,7 @@ proportion to these counts, in whole units, so all stacks add up to the profile,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +18,7 @@ from lab.compare.explain import ARMS, MILLI, Arm, Cost, FunctionKey, place
 from lab.compare.profiles import ArmProfile
 from lab.compare.results import CaseResult
 from lab.core.executor import Work
-from lab.guests.plugin import Calls, Window
+from lab.guests.plugin import Calls
 
 Stack = tuple[FunctionKey, ...]
 """Functions from the outermost call to the executed one."""
@@ -95,8 +95,13 @@ def stacks(profile: ArmProfile, cost: Cost) -> dict[Stack, int]:
     found: dict[Stack, int] = defaultdict(int)
     for window in profile.windows:
         named = _Named(profile, window.chains)
-        for stack, share in _shares(window, named, cost):
-            found[stack] += share
+        times: dict[int, dict[int, int]] = defaultdict(dict)
+        for call, number, executions in window.chains.executions if window.chains else ():
+            times[number][call] = executions
+        for number, block in enumerate(window.blocks):
+            whole = block.cycles if cost == "cycles" else block.instructions
+            for call, share in _shared(whole, times.get(number) or {0: 1}).items():
+                found[named.with_function(named.stacks[call], block.address)] += share
     return {stack: share for stack, share in found.items() if share}
 
 
@@ -123,17 +128,6 @@ class _Named:
         """A stack down to the function at an address."""
         function = self.function(address)
         return stack if stack and stack[-1] == function else (*stack, function)
-
-
-def _shares(window: Window, named: _Named, cost: Cost) -> Iterator[tuple[Stack, int]]:
-    """The part of each stack in the cost of each block."""
-    times: dict[int, dict[int, int]] = defaultdict(dict)
-    for call, number, executions in window.chains.executions if window.chains else ():
-        times[number][call] = executions
-    for number, block in enumerate(window.blocks):
-        whole = block.cycles if cost == "cycles" else block.instructions
-        for call, share in _shared(whole, times.get(number) or {0: 1}).items():
-            yield named.with_function(named.stacks[call], block.address), share
 
 
 def _shared(whole: int, times: Mapping[int, int]) -> dict[int, int]:

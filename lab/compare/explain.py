@@ -7,7 +7,7 @@ operation, and are exact too; nothing is rounded.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -212,12 +212,12 @@ def by_cost(explanation: Explanation, cost: Cost) -> list[FunctionRow]:
     return sorted(explanation.rows, key=rank)
 
 
-def total(rows: Iterable[FunctionRow], *, name: str = "total", space: Space = "kernel") -> FunctionRow:
+def total(rows: Iterable[FunctionRow], *, name: str = "total") -> FunctionRow:
     """The sum of rows as a row; its calls are None, because calls of different functions are not one thing."""
     many = list(rows)
     return FunctionRow(
         name=name,
-        space=space,
+        space="kernel",
         base_instructions=sum(row.base_instructions for row in many),
         test_instructions=sum(row.test_instructions for row in many),
         base_cycles=sum(row.base_cycles for row in many),
@@ -459,17 +459,15 @@ def lint(kernel: str, options: MeasureOptions, work: Work) -> list[CaseLint]:
     options.require()
     (spec,) = options.resolve([kernel], work.progress)
     arm = ArmPlan(spec=spec, cc=options.cc)
-    return list(_linted(Plan.of(options.for_kernels([spec]), base=arm, test=arm), work))
-
-
-def _linted(plan: Plan, work: Work) -> Iterator[CaseLint]:
+    found = []
     with process.scratch("lab-lint-") as folder:
         (folder / "runs").mkdir()
-        ready = prepare(plan, folder, work)
+        ready = prepare(Plan.of(options.for_kernels([spec]), base=arm, test=arm), folder, work)
         guests = [(one, one.guest(ready.arms[0], runs.PROFILED_SEED, one.cases)) for one in ready.series]
         with work.progress.task("looking at lines", None) as task:
             sampling.run_all(guests, work.until(None), task)
         for one, guest in guests:
             _, made = image.obtain(work.progress, packages=one.bench.workload.packages)
             for name, profile in profiles.of_guest(guest, made / "root").items():
-                yield CaseLint(case=f"{one.bench.workload.name}:{name}", lines=moved_for_nothing(profile))
+                found.append(CaseLint(case=f"{one.bench.workload.name}:{name}", lines=moved_for_nothing(profile)))
+    return found

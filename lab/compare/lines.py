@@ -182,15 +182,13 @@ def _offset(use: Use) -> int:
 
 
 def _place(line: Line, names: Mapping[Use, str]) -> str:
-    """Name the objects in a line that its vCPUs accessed; empty for pages without a name."""
-    shown = dict.fromkeys(names[use] for use in sorted(line.uses, key=_offset) if use.bytes)
-    return ", ".join(_shortened([name for name in shown if name][:_PLACES]))
+    """Name the objects in a line that its vCPUs accessed; empty for pages without a name.
 
-
-def _shortened(names: Sequence[str]) -> list[str]:
-    """Members of one type, with its name once: `file.f_count, f_mode`, `kmalloc-192+0x40, +0x60`."""
-    kind = _MARK.split(names[0])[0] if names else ""
+    Members of one type have its name once: `file.f_count, f_mode`, `kmalloc-192+0x40, +0x60`.
+    """
+    accessed = dict.fromkeys(names[use] for use in sorted(line.uses, key=_offset) if use.bytes)
+    first, *others = [name for name in accessed if name][:_PLACES] or [""]
+    kind = _MARK.split(first)[0]
     alike = (f"{kind}.", f"{kind}+")
-    return [
-        name.removeprefix(kind).lstrip(".") if at and name.startswith(alike) else name for at, name in enumerate(names)
-    ]
+    shown = (name.removeprefix(kind).lstrip(".") if name.startswith(alike) else name for name in others)
+    return ", ".join([first, *shown])

@@ -59,7 +59,8 @@ def span(kernels: Sequence[str], settings: Sequence[str]) -> Span:
     """All combinations of kernels (`[NAME=]SPEC`) and settings (`KEY=VALUE,VALUE,...`), kernels outermost."""
     if not kernels:
         raise UserError("no kernel is given", hint="name at least one, e.g. --kernel v6.12")
-    labelled = [_labelled(text) for text in kernels]
+    # A kernel's label and its spec; the default label is the spec.
+    labelled = [(found[1], found[2]) if (found := _LABELLED.fullmatch(text)) else (text, text) for text in kernels]
     axes = [Axis(name=KERNEL, values=tuple(label for label, _ in labelled)), *map(setting_axis, settings)]
     for axis in axes:
         if twice := records.repeated(axis.values):
@@ -127,12 +128,6 @@ def file_names(labels: Sequence[str]) -> list[str]:
         free = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
         names.append(next(name for name in free if name not in names))
     return names
-
-
-def _labelled(text: str) -> tuple[str, str]:
-    """A kernel's label and its spec; the default label is the spec."""
-    found = _LABELLED.fullmatch(text)
-    return (found[1], found[2]) if found else (text, text)
 
 
 def _suffixes(axes: Sequence[Axis], at: Sequence[str]) -> str:

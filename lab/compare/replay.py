@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import msgspec
 
@@ -30,25 +29,14 @@ class Replay(Record, frozen=True, kw_only=True):
     environment: list[str]
 
 
-class _Guest(Protocol):
-    """A guest by its name in a result."""
-
-    @property
-    def workload(self) -> str: ...
-    @property
-    def arm(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
-
-
-def differences(guest: _Guest, before: Numbers, after: Numbers) -> list[str]:
-    """Every number, by case and metric, that is not the same. Older records do not have all of them."""
+def differences(workload: str, arm: str, seed: int, before: Numbers, after: Numbers) -> list[str]:
+    """Every number of a guest, by case and metric, that is not the same. Older records do not have all of them."""
     lines = []
     for case, numbers in before.items():
         now = after.get(case, {})
         for name in dict.fromkeys([*numbers, *now]):
             if now.get(name) != numbers.get(name) and (name in numbers or name not in costs.LATER):
-                where = f"{guest.workload}:{case} {name} {guest.arm} seed {guest.seed}"
+                where = f"{workload}:{case} {name} {arm} seed {seed}"
                 lines.append(f"{where}: {numbers.get(name)} became {now.get(name)}")
     return lines
 
@@ -71,9 +59,9 @@ def replay(result_id: str, work: Work, *, guest_timeout_s: float | None = None) 
             plan = msgspec.structs.replace(plan, guest_timeout_s=guest_timeout_s)
         guests = prepare(plan, into, work)
         after = _run_again(before, guests, work)
-    differing = [
-        line for old, new in zip(before, after, strict=True) for line in differences(old, _numbers(old), _numbers(new))
-    ]
+    differing: list[str] = []
+    for old, new in zip(before, after, strict=True):
+        differing += differences(old.workload, old.arm, old.seed, _numbers(old), _numbers(new))
     environment = environment_changes(stored.environment, guests.environment)
     return Replay(result=stored.result, guests=len(before), differences=differing, environment=environment)
 

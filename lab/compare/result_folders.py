@@ -57,13 +57,8 @@ def finish(folder: Path, plan: ComparisonPlan, clock: Clock, document: Callable[
         result=reference(folder),
         **fields,
     )
-    store_result(folder, result)
-    return result
-
-
-def store_result(folder: Path, result: object) -> None:
-    """Save the finished document of a measurement in its folder."""
     records.save(folder / "result.json", result)
+    return result
 
 
 def results_dir() -> Path:

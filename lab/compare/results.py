@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -23,8 +23,6 @@ from lab.stats.multiple import Overall
 from lab.stats.verdict import Comparison, Outcome, distance, numbers, percent, primary_of
 from lab.stats.whole import Whole
 from lab.workloads.spec import Case, Workload, turns_note
-
-T = TypeVar("T")
 
 CONTENTION_NOTE = (
     "vCPUs contend by the model: no NUMA nodes, store buffers, hyperthreads, nor moves of lines that overlap"

@@ -240,7 +240,9 @@ class RoundRunner:
             except GuestFailed as error:
                 done.append(LiveBoot(name=name, arm=arm, cpus=cpu_set.cpus, seconds=0.0, failure=error.message))
                 raise
-        done.append(_live_boot(record))
+        values = {f"{record.workload}:{case}": found for case, found in record.values.items()}
+        seconds = round(record.wall_s, 3)
+        done.append(LiveBoot(name=record.name, arm=record.arm, cpus=record.cpus, seconds=seconds, values=values))
 
     def _record(self, name: str) -> BootRecord | None:
         """A boot that was recorded, unless something around it has changed since."""
@@ -258,13 +260,6 @@ class RoundRunner:
         self.rounds.boot_s = guests * statistics.median(record.boot_s for record in counted)
         spent = [(record.wall_s - record.boot_s) / record.iterations for record in counted]
         self.rounds.sample_s = max(1e-3, guests * statistics.median(spent))
-
-
-def _live_boot(record: BootRecord) -> LiveBoot:
-    return LiveBoot(
-        name=record.name, arm=record.arm, cpus=record.cpus, seconds=round(record.wall_s, 3),
-        values={f"{record.workload}:{case}": values for case, values in record.values.items()},
-    )  # fmt: skip
 
 
 def _readings(live_round: LiveRound) -> list[BootReading]:

@@ -167,7 +167,8 @@ def _compare(opened: BundleFolder, guest: Guest, folder: Path, output: GuestOutp
     """A line for each number that differs; without one, a line for each file that does: it holds more than numbers."""
     expected = opened.expected.guests[guest.name]
     known = {REPORT: expected.report_sha256, COSTS: expected.costs_sha256}
-    return differences(guest, expected.numbers, {case: output.metrics(case) for case in guest.cases}) or [
+    numbers = {case: output.metrics(case) for case in guest.cases}
+    return differences(guest.workload, guest.arm, guest.seed, expected.numbers, numbers) or [
         f"{guest.name}: {name} has other bytes, though every number is the same"
         for name in files
         if known[name] and records.file_digest(folder / name) != known[name]
