@@ -18,6 +18,7 @@ from lab.core.text import NO_PATTERN, listed
 from lab.core.toml import Key, TomlFile, together
 from lab.kernels.kconfig import Needs
 from lab.kernels.spec import READ_BACK, check_setting
+from lab.stats.verdict import Better
 
 _NAME = r"^[a-z0-9][a-z0-9._-]*\Z"
 _NAMED = "a name of a-z, 0-9, '.', '_' and '-'"
@@ -30,7 +31,6 @@ Package = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.+-]+\Z", descri
 Word = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]*\Z", description="a word without control characters")]
 Parameter = Annotated[str, msgspec.Meta(pattern=r"^[^\s\"']+\Z", description="a parameter without spaces and quotes")]
 MiB = Annotated[int, msgspec.Meta(ge=1)]
-Better = Literal["higher", "lower", "neither"]
 Parse = Literal["json", "regex", "fio", "stress-ng", "guest"]
 CostModel = Literal["none", "tlb", "full"]
 Measures = Literal["all", "kernel"]
