@@ -21,61 +21,44 @@ from lab.workloads.spec import Center, Measures
 
 _MILLI = 1000
 
+
+def _metrics(unit: str, *names: str) -> list[Metric]:
+    return [Metric(name=name, unit=unit, better="lower") for name in names]
+
+
 # The cost decides: which of it, the workload says. The others explain it.
 METRICS = (
-    Metric(name="cycles_per_op", unit="modelled cycles/op", better="lower"),
-    Metric(name="kernel_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="user_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="cycles_p50", unit="modelled cycles", better="lower"),
-    Metric(name="kernel_cycles_p50", unit="modelled cycles", better="lower"),
-    Metric(name="cycles_p95", unit="modelled cycles", better="lower"),
-    Metric(name="cycles_p99", unit="modelled cycles", better="lower"),
-    Metric(name="cycles_max", unit="modelled cycles", better="lower"),
-    Metric(name="interrupt_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="thread_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="deferred_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="guest_time", unit="ns/op", better="lower"),
-    Metric(name="waited", unit="ns/op", better="lower"),
-    Metric(name="irqs_off_max_cycles", unit="modelled cycles", better="lower"),
-    Metric(name="irqs_off_max_instructions", unit="instructions", better="lower"),
-    Metric(name="preempt_off_max_cycles", unit="modelled cycles", better="lower"),
-    Metric(name="preempt_off_max_instructions", unit="instructions", better="lower"),
-    Metric(name="interruptions", unit="interruptions/op", better="lower"),
-    Metric(name="instructions_per_op", unit="instructions/op", better="lower"),
-    Metric(name="kernel_instructions", unit="instructions/op", better="lower"),
-    Metric(name="user_instructions", unit="instructions/op", better="lower"),
-    Metric(name="string_bytes", unit="bytes/op", better="lower"),
-    Metric(name="loads", unit="loads/op", better="lower"),
-    Metric(name="stores", unit="stores/op", better="lower"),
-    Metric(name="dtlb_misses", unit="modelled page walks/op", better="lower"),
-    Metric(name="user_dtlb_misses", unit="modelled page walks/op", better="lower"),
-    Metric(name="dtlb_l1_misses", unit="modelled misses/op", better="lower"),
-    Metric(name="itlb_misses", unit="modelled page walks/op", better="lower"),
-    Metric(name="l1i_misses", unit="modelled misses/op", better="lower"),
-    Metric(name="fetch_stalls", unit="modelled misses/op", better="lower"),
-    Metric(name="l1d_misses", unit="modelled misses/op", better="lower"),
-    Metric(name="l2_misses", unit="modelled misses/op", better="lower"),
-    Metric(name="llc_misses", unit="modelled misses/op", better="lower"),
-    Metric(name="atomics", unit="instructions/op", better="lower"),
-    Metric(name="mispredictions", unit="modelled mispredictions/op", better="lower"),
-    Metric(name="exceptions", unit="exceptions/op", better="lower"),
-    Metric(name="cr3_writes", unit="instructions/op", better="lower"),
-    Metric(name="invlpgs", unit="instructions/op", better="lower"),
-    Metric(name="tlb_invalidations", unit="instructions/op", better="lower"),
-    Metric(name="zeroed_lines", unit="lines/op", better="lower"),
+    *_metrics("modelled cycles/op", "cycles_per_op", "kernel_cycles", "user_cycles"),
+    *_metrics("modelled cycles", "cycles_p50", "kernel_cycles_p50", "cycles_p95", "cycles_p99", "cycles_max"),
+    *_metrics("modelled cycles/op", "interrupt_cycles", "thread_cycles", "deferred_cycles"),
+    *_metrics("ns/op", "guest_time", "waited"),
+    *_metrics("modelled cycles", "irqs_off_max_cycles"),
+    *_metrics("instructions", "irqs_off_max_instructions"),
+    *_metrics("modelled cycles", "preempt_off_max_cycles"),
+    *_metrics("instructions", "preempt_off_max_instructions"),
+    *_metrics("interruptions/op", "interruptions"),
+    *_metrics("instructions/op", "instructions_per_op", "kernel_instructions", "user_instructions"),
+    *_metrics("bytes/op", "string_bytes"),
+    *_metrics("loads/op", "loads"),
+    *_metrics("stores/op", "stores"),
+    *_metrics("modelled page walks/op", "dtlb_misses", "user_dtlb_misses"),
+    *_metrics("modelled misses/op", "dtlb_l1_misses"),
+    *_metrics("modelled page walks/op", "itlb_misses"),
+    *_metrics("modelled misses/op", "l1i_misses", "fetch_stalls", "l1d_misses", "l2_misses", "llc_misses"),
+    *_metrics("instructions/op", "atomics"),
+    *_metrics("modelled mispredictions/op", "mispredictions"),
+    *_metrics("exceptions/op", "exceptions"),
+    *_metrics("instructions/op", "cr3_writes", "invlpgs", "tlb_invalidations"),
+    *_metrics("lines/op", "zeroed_lines"),
     Metric(name="counted_operations", unit="operations", better="neither"),
 )
 
 # For guests whose vCPUs contend.
 MEETING = (
-    Metric(name="moved_lines", unit="moves/op", better="lower"),
-    Metric(name="false_moves", unit="moves/op", better="lower"),
-    Metric(name="contended_atomics", unit="instructions/op", better="lower"),
-    Metric(name="wait_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="queue_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="sleep_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="held_cycles", unit="modelled cycles/op", better="lower"),
-    Metric(name="unfairness", unit="operations of the first by those of the last", better="lower"),
+    *_metrics("moves/op", "moved_lines", "false_moves"),
+    *_metrics("instructions/op", "contended_atomics"),
+    *_metrics("modelled cycles/op", "wait_cycles", "queue_cycles", "sleep_cycles", "held_cycles"),
+    *_metrics("operations of the first by those of the last", "unfairness"),
 )
 
 _PLAIN_COUNTS = {
