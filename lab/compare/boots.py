@@ -199,7 +199,7 @@ def _run(
     return msgspec.structs.replace(
         record, wall_s=ended.wall_s, boot_s=max(0.0, ended.wall_s - spent_s), values=values, unsupported=lacking,
         report=report,
-        perf=perf_stat.summarize(counted) if setup.perf else None, profiles=profiles,
+        perf=perf_stat.merge(reading.summary for reading in counted) if setup.perf else None, profiles=profiles,
     )  # fmt: skip
 
 

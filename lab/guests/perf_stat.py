@@ -107,16 +107,11 @@ def wrap(command: Sequence[str], events: Sequence[Event]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One case's events. shares: the percent of the time that an event had a counter, if not all of it.
-
-    rest: the lines that are not perf's.
-    """
+    """One case's events, the summary of how they were counted, and the lines that are not perf's."""
 
     values: Mapping[str, float]
-    shares: Mapping[str, float]
-    not_counted: tuple[str, ...]
-    not_supported: tuple[str, ...]
-    rest: tuple[str, ...]
+    summary: PerfSummary
+    rest: Sequence[str]
 
 
 def read(lines: Sequence[str]) -> Reading:
@@ -137,13 +132,15 @@ def read(lines: Sequence[str]) -> Reading:
             values[name] = value
             if share < 100:
                 shares[name] = share
-    return Reading(
-        values=values,
+    software = {event.name for event in SOFTWARE}
+    summary = PerfSummary(
+        events=list(values),
         shares=shares,
-        not_counted=tuple(not_counted),
-        not_supported=tuple(not_supported),
-        rest=tuple(rest),
+        not_counted=not_counted,
+        not_supported=not_supported,
+        pmu=not software.issuperset((*values, *not_counted)),
     )
+    return Reading(values=values, summary=summary, rest=rest)
 
 
 def _event(line: str) -> tuple[str, str, float] | None:
@@ -195,21 +192,6 @@ class PerfSummary(Record, frozen=True, kw_only=True):
         if self.not_counted:
             parts.append(f"got no counter in some boots: {', '.join(self.not_counted)}")
         return "; ".join(parts) or f"{len(self.events)} events counted all the time"
-
-
-def summarize(readings: Iterable[Reading]) -> PerfSummary:
-    """The summary of a boot's cases."""
-    software = {event.name for event in SOFTWARE}
-    return merge(
-        PerfSummary(
-            events=list(reading.values),
-            shares=dict(reading.shares),
-            not_counted=list(reading.not_counted),
-            not_supported=list(reading.not_supported),
-            pmu=not software.issuperset((*reading.values, *reading.not_counted)),
-        )
-        for reading in readings
-    )
 
 
 def merge(summaries: Iterable[PerfSummary]) -> PerfSummary:

@@ -32,20 +32,20 @@ def test_what_perf_wrote_on_a_machine_without_a_pmu() -> None:
     assert found.values == {
         "task-clock": 2.027144, "page-faults": 169.0, "context-switches": 4.0, "cpu-migrations": 0.0,
     }  # fmt: skip
-    assert found.not_supported == tuple(event.name for event in HARDWARE)
-    assert (found.not_counted, found.shares) == ((), {})
-    assert found.rest == ("something of its own", '{"not": "of perf"}'), "what the program said stays its own"
+    assert found.summary.not_supported == [event.name for event in HARDWARE]
+    assert (found.summary.not_counted, found.summary.shares) == ([], {})
+    assert found.rest == ["something of its own", '{"not": "of perf"}'], "what the program said stays its own"
 
 
 def test_events_that_took_turns_say_for_how_long() -> None:
     found = perf_stat.read([line("cycles", "1000.000000"), line("dTLB-load-misses", "500.000000", 45.67)])
     assert found.values == {"cycles": 1000.0, "dTLB-load-misses": 500.0}
-    assert found.shares == {"dTLB-load-misses": 45.67}
+    assert found.summary.shares == {"dTLB-load-misses": 45.67}
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '{"event": "cycles"}', "\x1b[0m{", '"event"', "{" * 100])
 def test_any_other_line_is_the_programs(text: str) -> None:
-    assert perf_stat.read([text]).rest == (text,)
+    assert perf_stat.read([text]).rest == [text]
 
 
 # ---- asking
@@ -98,7 +98,7 @@ def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
         "perf-cycles": [None, None, 5.0],
     }  # fmt: skip
     assert report.cases[0].stderr == ["a warning"]
-    total = perf_stat.summarize(counted)
+    total = perf_stat.merge(reading.summary for reading in counted)
     assert (total.pmu, total.shares, total.not_counted) == (True, {"cycles": 30.0}, ["cycles"])
 
 
@@ -106,7 +106,7 @@ def test_events_stand_beside_the_programs_own_numbers(tmp_path: Path) -> None:
 
 
 def summary(*lines: str) -> perf_stat.PerfSummary:
-    return perf_stat.summarize([perf_stat.read(lines)])
+    return perf_stat.merge([perf_stat.read(lines).summary])
 
 
 @pytest.mark.parametrize(
