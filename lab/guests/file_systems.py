@@ -40,15 +40,10 @@ class _Maker(NamedTuple):
 
 
 _UUID = "6c616200-0000-4000-8000-000000000001"
+# Without lazy_*, a thread of the kernel writes the rest while cases run.
+_EXT4 = f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID}"
 _MAKERS = {
-    # Without lazy_*, a thread of the kernel writes the rest while cases run.
-    "ext4": _Maker(
-        "e2fsprogs",
-        (
-            *("/sbin/mke2fs", "-q", "-t", "ext4", "-U", _UUID),
-            *("-E", f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID}"),
-        ),
-    ),
+    "ext4": _Maker("e2fsprogs", ("/sbin/mke2fs", "-q", "-t", "ext4", "-U", _UUID, "-E", _EXT4)),
     "xfs": _Maker("xfsprogs", ("/sbin/mkfs.xfs", "-q", "-m", f"uuid={_UUID}")),
     "btrfs": _Maker("btrfs-progs", ("/sbin/mkfs.btrfs", "-q", "-U", _UUID)),
 }

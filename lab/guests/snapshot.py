@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -215,11 +215,6 @@ def _status_word(process: int, name: str) -> str:
     return next(line.split()[1] for line in status.splitlines() if line.startswith(name))
 
 
-def _turns(process: int) -> int:
-    """Count the times that the main thread of a process has gone to sleep."""
-    return int(_status_word(process, "voluntary_ctxt_switches"))
-
-
 class _Stub:
     """QEMU's debug stub: as much of gdb's remote protocol as reads a register and writes memory."""
 
@@ -229,16 +224,13 @@ class _Stub:
     def ask(self, packet: str) -> str:
         """Send a packet; returns the answer. QEMU also says by itself that the guest has stopped."""
         self._end.sendall(f"${packet}#{sum(packet.encode()) & 0xFF:02x}".encode())
-        while (answer := self._packet()).startswith("T"):
-            pass
+        answer = "T"
+        while answer.startswith("T"):
+            self._until(b"$")
+            answer = self._until(b"#").decode()
+            self._stream.read(2)
+            self._end.sendall(b"+")
         return answer
-
-    def _packet(self) -> str:
-        self._until(b"$")
-        content = self._until(b"#")
-        self._stream.read(2)
-        self._end.sendall(b"+")
-        return content.decode()
 
     def _until(self, end: bytes) -> bytes:
         """The bytes before a byte."""
@@ -259,13 +251,10 @@ class _Stub:
         vcpu = 0
         # QEMU numbers vCPUs from 1, and refuses one that is not there.
         while self.ask(f"Hg{(vcpu := vcpu + 1):x}") == "OK":
-            if self._register(entry.pc) == entry.goes_on:
+            # Each general register has 8 bytes, the lowest first.
+            if int.from_bytes(bytes.fromhex(self.ask("g"))[8 * entry.pc :][:8], "little") == entry.goes_on:
                 return True
         return False
-
-    def _register(self, number: int) -> int:
-        """Read a general register of the vCPU turned to: each has 8 bytes, the lowest first."""
-        return int.from_bytes(bytes.fromhex(self.ask("g"))[8 * number :][:8], "little")
 
     def write(self, address: int, content: bytes) -> None:
         for at in range(0, len(content), _PIECE):
@@ -424,12 +413,13 @@ class Keeping(Start):
         """Stop the guest that the plugin holds, without QEMU's lock, before it takes another step."""
         import asyncio
 
-        before, deadline = _turns(self._pid), time.monotonic() + _STOPPING_S
+        slept = partial(_status_word, self._pid, "voluntary_ctxt_switches")  # how often the main thread did
+        before, deadline = slept(), time.monotonic() + _STOPPING_S
         stopping = asyncio.create_task(monitor.execute("stop"))
         # If QEMU ends first, nobody waits for the answer, and asyncio would print its loss with a traceback.
         stopping.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.sleep(_POLL_S)
-        while _turns(self._pid) == before and time.monotonic() < deadline:
+        while slept() == before and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_S)
         self._release()
         while not stopping.done():

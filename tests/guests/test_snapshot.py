@@ -68,7 +68,7 @@ def test_a_guest_does_without_what_its_file_system_cannot_keep(tmp_path: Path, m
 def test_a_guest_that_does_not_stop_is_ended_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[object] = []
     turns = itertools.count()
-    monkeypatch.setattr(snapshot, "_turns", lambda _: next(turns))
+    monkeypatch.setattr(snapshot, "_status_word", lambda *_: str(next(turns)))
 
     async def stop(keeping: Keeping) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
