@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-from msgspec.structs import replace as replace_fields
 
 from lab.compare.runs import Run
 from lab.core.records import Record
@@ -136,4 +135,4 @@ def weigh(primary: Comparison, found: Mapping[str, Belief]) -> Comparison:
     reason, (base, test) = reason_of(found), found.values()
     if not reason and (names := uncounted(base, test, primary.verdict)):
         reason = f"no model counts what {', '.join(names)} cost the CPU of one arm"
-    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None) if reason else primary
+    return primary.unknown(reason) if reason else primary

@@ -17,7 +17,7 @@ from msgspec.structs import replace as replace_fields
 from lab.compare.plan import Plan
 from lab.compare.results import CaseResult
 from lab.compare.runs import Bench
-from lab.compare.sampling import Series, run_all
+from lab.compare.sampling import BOTH, Pair, Series, run_all
 from lab.core.executor import Work
 from lab.core.text import listed
 from lab.guests.run import Arm
@@ -38,7 +38,7 @@ class Change(NamedTuple):
     series: Series
     case: Case
     primary: Comparison
-    arms: tuple[str, str] = ("base", "test")
+    arms: Pair = BOTH
 
     def at(self, other: Series) -> float | None:
         """The change at another price."""

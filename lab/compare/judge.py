@@ -11,7 +11,7 @@ from msgspec.structs import replace as replace_fields
 from lab.compare import beliefs, runs, sampling, state
 from lab.compare.plan import Plan
 from lab.compare.results import CaseResult, FailedCase, SweepPoint
-from lab.compare.sampling import Series
+from lab.compare.sampling import BOTH, Pair, Series
 from lab.core.errors import UserError, suggestion
 from lab.core.progress import Progress
 from lab.core.text import plural
@@ -49,7 +49,8 @@ def _beyond_chance(case: CaseResult, overall: multiple.Overall, test: Sequential
         return case
     if case.name in overall.survived:
         return replace_fields(case, holm=True)
-    metrics = multiple.withdraw_primary(case.metrics, test)
+    why = f"{multiple.NOT_BEYOND_CHANCE} cases"
+    metrics = [multiple.withdraw(c, why, test) if c.primary else c for c in case.metrics]
     return replace_fields(case, holm=False, verdict=Outcome.UNKNOWN, metrics=metrics)
 
 
@@ -58,7 +59,7 @@ def _result(one: Series, case: Case, plan: Plan, turned: Mapping[str, str]) -> C
     workload, failures = one.bench.workload, one.failures(case)
     compared, whole = _compare(one, case, plan, has_failed=bool(failures))
     name, notes = f"{workload.name}:{case.name}", []
-    metrics = [opened(metric, turned.get(name)) if metric.primary else metric for metric in compared]
+    metrics = [metric.unknown(turned[name]) if metric.primary and name in turned else metric for metric in compared]
     if not failures:
         # Exact mode cannot see the subject of such a case.
         notes += [f"unseen: {', '.join(names)}"] if (names := workload.unseen_in(case)) else []
@@ -88,13 +89,6 @@ def case_result(plan: Plan, workload: Workload, case: Case, **found: Any) -> Cas
         sweep=SweepPoint.of(workload, case),
         **found,
     )
-
-
-def opened(comparison: Comparison, why: str | None) -> Comparison:
-    """The comparison that decides a case; `unknown` if there is a reason."""
-    if why is None:
-        return comparison
-    return replace_fields(comparison, verdict=Outcome.UNKNOWN, reason=why, more_blocks=None)
 
 
 def with_losses(overall: multiple.Overall, failed: Sequence[FailedCase | None]) -> multiple.Overall:
@@ -196,7 +190,7 @@ def with_code_remarks(cases: list[CaseResult], series: Sequence[Series], progres
     ]
 
 
-def code_remarks(one: Series, case: Case, progress: Progress, arms: tuple[str, str] = ("base", "test")) -> list[str]:
+def code_remarks(one: Series, case: Case, progress: Progress, arms: Pair = BOTH) -> list[str]:
     """The lines about the program's own code in a case."""
     base, test = (
         {seed: value for seed, value in one.values(arm, case, "user_instructions").items() if math.isfinite(value)}

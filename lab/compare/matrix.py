@@ -13,7 +13,7 @@ import msgspec
 from lab.compare import comparison, contention, estimates, matrix_results, result_folders, sampling
 from lab.compare import state as state_guard
 from lab.compare.contention import Change
-from lab.compare.judge import code_remarks, count_remarks, metric_of, opened
+from lab.compare.judge import code_remarks, count_remarks, metric_of
 from lab.compare.matrix_results import Cell, MatrixArm, MatrixArmPlan, MatrixPlan, MatrixResult, state
 from lab.compare.measurement import ExactGuests, prepare
 from lab.compare.plan import LivePlan, is_alike
@@ -173,7 +173,8 @@ def _cell(one: Series, case: Case, arm: MatrixArmPlan, plan: MatrixPlan, turned:
                 compared, list(filter(None, [count, *parts])), one, case, plan, pair,
                 alike=is_alike(base.spec, arm.spec),
             )  # fmt: skip
-            comparison = opened(comparison, turned.get(_name(one.bench.workload.name, case.name, arm.label)))
+            if why := turned.get(_name(one.bench.workload.name, case.name, arm.label)):
+                comparison = comparison.unknown(why)
             of_base, of_arm = (one.runs_of(name, case) for name in pair)
             remarks = state_guard.case_remarks(case.name, of_base, of_arm, comparison.reason)
             notes = [*count_remarks(comparison, count), *remarks]

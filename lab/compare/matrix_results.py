@@ -71,7 +71,8 @@ def span(kernels: Sequence[str], settings: Sequence[str]) -> Span:
     specs_of = dict(labelled)
     arms = [
         Arm(
-            label=label_of(axes, at),
+            # A setting with its name, a kernel by itself.
+            label=" ".join(at[i] if axes[i].name == KERNEL else f"{axes[i].name}={at[i]}" for i in varying(axes)),
             at=at,
             kernel=axes[0].values.index(at[0]),
             spec=specs_of[at[0]] + _suffixes(axes[1:], at[1:]),
@@ -98,12 +99,6 @@ def setting_axis(text: str) -> Axis:
 def varying(axes: Sequence[Axis]) -> list[int]:
     """Axes that have more than one value: the others need no mention."""
     return [index for index, axis in enumerate(axes) if len(axis.values) > 1]
-
-
-def label_of(axes: Sequence[Axis], at: Sequence[str]) -> str:
-    """The label of an arm: its values on the axes that vary; a setting with its name, a kernel by itself."""
-    words = [at[index] if axes[index].name == KERNEL else f"{axes[index].name}={at[index]}" for index in varying(axes)]
-    return " ".join(words)
 
 
 def choose(arms: Sequence[Arm], text: str | None) -> Arm:

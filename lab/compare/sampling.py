@@ -41,6 +41,11 @@ Loss = Literal["all", "arm", "case"]
 Chosen = Sequence[tuple[Workload, Sequence[Case]]]
 """Workloads, each with some of its cases."""
 
+Pair = tuple[str, str]
+"""The names of two arms, the one first that the other is compared with."""
+
+BOTH: Pair = ("base", "test")
+
 FAR = 6
 """Robust standard deviations from the median beyond which the change of a seed is not that of the others."""
 
@@ -104,30 +109,29 @@ class Series:
         """A metric of a case by seed; NaN if it is missing."""
         return {seed: run.metrics(case.name).get(metric, float("nan")) for seed, run in self.runs_of(arm, case).items()}
 
-    def both(self, case: Case, arms: tuple[str, str] = ("base", "test")) -> BothArms:
-        """All metrics of a case in both arms, with the seeds that both ran this case with."""
+    def paired(self, case: Case, arms: Pair = BOTH) -> list[tuple[Run, Run]]:
+        """The runs of both arms with each seed that both ran this case with."""
         base, test = (self.runs_of(arm, case) for arm in arms)
-        seeds = [seed for seed in base if seed in test]
-        return BothArms(*([runs[seed].metrics(case.name) for seed in seeds] for runs in (base, test)))
+        return [(base[seed], test[seed]) for seed in base if seed in test]
 
-    def pairs(
-        self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")
-    ) -> tuple[list[float], list[float]]:
+    def both(self, case: Case, arms: Pair = BOTH) -> BothArms:
+        """All metrics of a case in both arms, with the seeds that both ran this case with."""
+        pairs = [(base.metrics(case.name), test.metrics(case.name)) for base, test in self.paired(case, arms)]
+        return BothArms([base for base, _ in pairs], [test for _, test in pairs])
+
+    def pairs(self, case: Case, metric: str, arms: Pair = BOTH) -> tuple[list[float], list[float]]:
         """A metric's values with the seeds that both arms ran this case with; NaN if it is missing."""
         return self.both(case, arms).values(metric)
 
-    def change(self, case: Case, metric: str, arms: tuple[str, str] = ("base", "test")) -> float | None:
+    def change(self, case: Case, metric: str, arms: Pair = BOTH) -> float | None:
         """The change of a case, in the middle of its seeds; None without any."""
         pairs = zip(*self.pairs(case, metric, arms), strict=True)
         ratios = [test / base for base, test in pairs if base > 0 and test > 0]
         return median(ratios) if ratios else None
 
-    def events(
-        self, case: Case, arms: tuple[str, str] = ("base", "test")
-    ) -> tuple[list[dict[str, float]], list[dict[str, float]]] | None:
+    def events(self, case: Case, arms: Pair = BOTH) -> tuple[list[dict[str, float]], list[dict[str, float]]] | None:
         """The counts that the modelled cycles of each pair are the sum of; None unless they are known of all pairs."""
-        base, test = (self.runs_of(arm, case) for arm in arms)
-        pairs = [(base[seed].events.get(case.name), test[seed].events.get(case.name)) for seed in base if seed in test]
+        pairs = [(base.events.get(case.name), test.events.get(case.name)) for base, test in self.paired(case, arms)]
         known = [(b, t) for b, t in pairs if b and t]
         return ([b for b, _ in known], [t for _, t in known]) if known and len(known) == len(pairs) else None
 
@@ -147,11 +151,10 @@ class Series:
         more = sorted(set.intersection(*names) - {metric.name for metric in declared}) if names else []
         return [*declared, *(_undeclared(name) for name in more)]
 
-    def equal(self, case: Case, arms: tuple[str, str] = ("base", "test")) -> bool:
+    def equal(self, case: Case, arms: Pair) -> bool:
         """True if all numbers of both arms are equal with every seed that both ran this case with."""
-        base, test = (self.runs_of(arm, case) for arm in arms)
-        seeds = base.keys() & test.keys()
-        return bool(seeds) and all(base[seed].metrics(case.name) == test[seed].metrics(case.name) for seed in seeds)
+        pairs = self.paired(case, arms)
+        return bool(pairs) and all(base.metrics(case.name) == test.metrics(case.name) for base, test in pairs)
 
     def failure(self, arm: str, case: Case) -> GuestFailed | None:
         """The error of an arm's first guest, by seed, in which this case failed or which it ended."""
@@ -161,7 +164,7 @@ class Series:
                 found.append((seed, error))
         return min(found, key=lambda one: one[0])[1] if found else None
 
-    def failures(self, case: Case, arms: Sequence[str] = ("base", "test")) -> dict[str, GuestFailed]:
+    def failures(self, case: Case, arms: Sequence[str] = BOTH) -> dict[str, GuestFailed]:
         """The errors of a case, by the arms that it failed in."""
         found = {arm: self.failure(arm, case) for arm in arms}
         return {arm: error for arm, error in found.items() if error is not None}
@@ -209,7 +212,9 @@ def fill(
                 for guest in _guests(one, seed, want.arms, one.cases if look <= plan.seeds else want.cases, loss)
             ]
             if not seen:
-                announced = look if _are_alike(arms) else plan.seeds
+                # The first look may decide for one kernel under equal settings.
+                alike = all((arm.kernel.key, arm.settings) == (arms[0].kernel.key, arms[0].settings) for arm in arms)
+                announced = look if alike else plan.seeds
                 task.expect(len(guests) * announced // look)
             elif look > announced:
                 task.expect(len(guests), f"measuring, {plural(look - seen, 'more seed')}")
@@ -218,11 +223,6 @@ def fill(
                 for one in series:
                     one.widen()
             seen = look
-
-
-def _are_alike(arms: Sequence[Arm]) -> bool:
-    """True for one kernel under equal settings, which the first look may decide."""
-    return len({arm.kernel.key for arm in arms}) == 1 and all(arm.settings == arms[0].settings for arm in arms)
 
 
 def _guests(one: Series, seed: int, arms: Sequence[Arm], cases: Sequence[Case], loss: Loss) -> Iterator[GuestRun]:
@@ -319,7 +319,9 @@ def _run(
             early[number] = [one for one, _ in died]
             cases = [case for case in cases if not _has_died(early[number], case, guest, loss)]
     if run is not None and loss == "all":
-        _require_success(guest, run)
+        for case in guest.cases:
+            if (failed := runs.failure_of(guest.bench, run, case)) is not None:
+                raise failed
     task.advance(known=known)
     return _Ran(began, died, run)
 
@@ -351,12 +353,6 @@ def _cost(guest: GuestRun, error: GuestFailed) -> tuple[GuestRun, GuestFailed]:
 def _kept(guest: GuestRun, error: GuestFailed) -> Path:
     """The folder that is kept of a guest that died in a case."""
     return guest.folder.with_name(f"{guest.name}-{error.case}")
-
-
-def _require_success(guest: GuestRun, run: Run) -> None:
-    for case in guest.cases:
-        if (error := runs.failure_of(guest.bench, run, case)) is not None:
-            raise error
 
 
 def _stored(guest: GuestRun) -> Run | None:
@@ -402,7 +398,7 @@ def weigh(primary: Comparison, *, three_decide: bool, threshold: float, max_seed
 
 def weigh_fully(
     primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan,
-    arms: tuple[str, str] = ("base", "test"), *, alike: bool,
+    arms: Pair = BOTH, *, alike: bool,
 ) -> tuple[Comparison, Whole | None]:  # fmt: skip
     """A case's primary metric as everything beside it allows, and the whole cost of the case; None if no model ran.
 
@@ -417,26 +413,25 @@ def weigh_fully(
 
 def weigh_case(
     primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan,
-    arms: tuple[str, str] = ("base", "test"), *, alike: bool,
+    arms: Pair = BOTH, *, alike: bool,
 ) -> Comparison:  # fmt: skip
     """A case's primary metric as its seeds, the count of instructions and the CPU that kernels believe in allow."""
     three_decide = (alike or one.equal(case, arms)) and one.windows_agree(case, plan.threshold)
     weighed = weigh(primary, three_decide=three_decide, threshold=plan.threshold, max_seeds=plan.max_seeds)
-    if not one.bench.workload.contends:  # a task that waits executes more instructions or fewer, at any cost of these
-        weighed = weigh_count(weighed, count_beside(primary, beside), plan)
+    # A task that waits executes more instructions or fewer, at any cost of these.
+    if not one.bench.workload.contends and not plan.metric and (count := count_beside(primary, beside)):
+        weighed = verdict.beside_count(weighed, count, plan.threshold)
     return weigh_left(weigh_belief(weighed, one, case, arms), one, case, plan, arms)
 
 
-def weigh_left(
-    primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: tuple[str, str] = ("base", "test")
-) -> Comparison:
+def weigh_left(primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: Pair = BOTH) -> Comparison:
     """A case's primary metric: `unknown` if one arm leaves more processes behind, unless the user chose the metric."""
     if plan.metric:
         return primary
     return state.beside_left(primary, state.left_behind(case.name, *(one.runs_of(arm, case) for arm in arms)))
 
 
-def weigh_belief(primary: Comparison, one: Series, case: Case, arms: tuple[str, str] = ("base", "test")) -> Comparison:
+def weigh_belief(primary: Comparison, one: Series, case: Case, arms: Pair) -> Comparison:
     """A case's primary metric, limited by the CPU that its guests' kernels believe in. Seeds of an arm are alike."""
     if one.bench.instrument is None:
         return primary
@@ -451,14 +446,7 @@ def count_beside(primary: Comparison, beside: Iterable[Comparison]) -> Compariso
     return next((other for other in beside if other.name == name), None)
 
 
-def weigh_count(primary: Comparison, count: Comparison | None, plan: ComparisonPlan) -> Comparison:
-    """A case's primary metric: `unknown` if the count of instructions contradicts it, unless the user chose."""
-    return primary if count is None or plan.metric else verdict.beside_count(primary, count, plan.threshold)
-
-
-def weigh_strings(
-    primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: tuple[str, str] = ("base", "test")
-) -> Comparison:
+def weigh_strings(primary: Comparison, one: Series, case: Case, plan: ComparisonPlan, arms: Pair) -> Comparison:
     """A case's primary metric: `unknown` if it rests on the starts of strings, unless the user chose the metric."""
     instrument = one.bench.instrument
     if instrument is None or plan.metric or not primary.is_change or costs.count_of(primary.name) is None:
@@ -472,9 +460,8 @@ def weigh_strings(
 
 
 def weigh_whole(
-    primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan,
-    arms: tuple[str, str] = ("base", "test"),
-) -> tuple[Comparison, Whole | None]:  # fmt: skip
+    primary: Comparison, beside: Sequence[Comparison], one: Series, case: Case, plan: ComparisonPlan, arms: Pair = BOTH
+) -> tuple[Comparison, Whole | None]:
     """A case's primary metric, limited by the whole cost of the case, and that cost; None if no model ran.
 
     beside: other metrics of the same runs.
@@ -483,8 +470,7 @@ def weigh_whole(
         return primary, None
     parts = {comparison.name: comparison for comparison in beside}
     if deferred := parts.get("deferred_cycles"):
-        base, test = (one.runs_of(arm, case) for arm in arms)
-        parts[deferred.name] = _with_unwritten(deferred, base, test, case.name)
+        parts[deferred.name] = _with_unwritten(deferred, one.paired(case, arms), case.name)
     found, cost = whole.weigh(
         primary, *map(parts.get, costs.WHOLE),
         threshold=plan.threshold, alpha=plan.alpha, chosen=plan.metric is not None,
@@ -524,19 +510,16 @@ def _left(
     return count, seconds
 
 
-def _with_unwritten(deferred: Comparison, base: Mapping[int, Run], test: Mapping[int, Run], case: str) -> Comparison:
+def _with_unwritten(deferred: Comparison, pairs: Sequence[tuple[Run, Run]], case: str) -> Comparison:
     """The comparison of deferred work, with the writing that the runs of a case leave for after its end."""
-    arms = [
-        [run.unwritten_cycles(case) for seed, run in arm.items() if seed in base and seed in test]
-        for arm in (base, test)
-    ]
-    if len(deferred.base) != len(arms[0]) or not any(map(any, arms)):
+    left = [(base.unwritten_cycles(case), test.unwritten_cycles(case)) for base, test in pairs]
+    if len(deferred.base) != len(left) or not any(map(any, left)):
         return deferred
-    added = [
+    base, test = (
         [None if cycles is None else cycles + more for cycles, more in zip(values, arm, strict=True)]
-        for values, arm in zip((deferred.base, deferred.test), arms, strict=True)
-    ]
-    return replace_fields(deferred, base=added[0], test=added[1])
+        for values, arm in zip((deferred.base, deferred.test), zip(*left, strict=True), strict=True)
+    )
+    return replace_fields(deferred, base=base, test=test)
 
 
 def can_be_settled(primary: Comparison, max_seeds: int) -> bool:
@@ -552,8 +535,7 @@ def _provisional(primary: Comparison, *, three_decide: bool) -> Comparison:
     seeds = len(primary.base)
     if three_decide or seeds >= MIN_PAIRS or primary.verdict in (None, Outcome.UNKNOWN):
         return primary
-    reason = f"{primary.verdict} in {seeds} of {seeds} seeds, {MIN_PAIRS} decide"
-    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=MIN_PAIRS - seeds)
+    return primary.unknown(f"{primary.verdict} in {seeds} of {seeds} seeds, {MIN_PAIRS} decide", MIN_PAIRS - seeds)
 
 
 def _odd(primary: Comparison, threshold: float) -> Comparison:
@@ -563,7 +545,7 @@ def _odd(primary: Comparison, threshold: float) -> Comparison:
     sizes = dict.fromkeys(percent(math.exp(size)) for size in (min(odd), max(odd)))
     said = f"{len(odd)} of {len(primary.base)} seeds: {' to '.join(sizes)}"
     if primary.verdict == Outcome.SAME:
-        return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=said, more_blocks=None)
+        return primary.unknown(said)
     return replace_fields(primary, reason=f"{said}; {primary.reason}")
 
 

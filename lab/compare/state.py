@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from msgspec.structs import replace as replace_fields
-
 from lab.compare import beliefs
 from lab.compare.runs import Run
 from lab.core.text import number
 from lab.guests.channel import CaseOutcome
 from lab.kernels.symbols import SymbolTable, base_name
-from lab.stats.verdict import Comparison, Outcome
+from lab.stats.verdict import Comparison
 from lab.workloads.spec import HUGE_PAGE_MIB
 
 _PAGE_MB = 4096 / (1 << 20)
@@ -91,7 +89,7 @@ def beside_left(primary: Comparison, left: tuple[float, float]) -> Comparison:
     """
     if primary.verdict is None or round(left[0]) == round(left[1]):
         return primary
-    return replace_fields(primary, verdict=Outcome.UNKNOWN, reason=left_remark(left), more_blocks=None)
+    return primary.unknown(left_remark(left))
 
 
 def left_remark(left: tuple[float, float]) -> str:

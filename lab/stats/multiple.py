@@ -134,13 +134,8 @@ def _weights(primary: Sequence[bool]) -> list[float]:
     return [PRIMARY_SHARE / first if one else (1 - PRIMARY_SHARE) / others for one in primary]
 
 
-def withdraw_primary(comparisons: Sequence[Comparison], test: SequentialTest) -> list[Comparison]:
-    """The comparisons of a case whose change is not beyond chance over all cases by a test of each."""
-    return [withdraw(c, f"{NOT_BEYOND_CHANCE} cases", test) if c.primary else c for c in comparisons]
-
-
 def withdraw(comparison: Comparison, reason: str, test: SequentialTest) -> Comparison:
     """The comparison as `unknown`, with the pairs more that would be beyond chance over all of the family by a test."""
     x = [math.log(t / b) for b, t in zip(comparison.base, comparison.test, strict=True) if b and t]
     more = test.blocks_to_settle(test.moments(x), min_blocks=MIN_PAIRS) if x else None
-    return msgspec.structs.replace(comparison, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)
+    return comparison.unknown(reason, more)

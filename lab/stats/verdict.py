@@ -126,6 +126,10 @@ class Comparison(Record, frozen=True, kw_only=True):
         """The part of the reason about values that the test left out or took off; empty if it used all as measured."""
         return self.reason.partition("; ")[2]
 
+    def unknown(self, reason: str, more_blocks: int | None = None) -> Comparison:
+        """The comparison with its word taken back."""
+        return msgspec.structs.replace(self, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more_blocks)
+
     def undecided(self, pair: str) -> str:
         """The reason of an `unknown`, and how many pairs more would settle it. pair: a seed or a round."""
         return (
@@ -502,8 +506,7 @@ def beside_count(cycles: Comparison, count: Comparison, threshold: float) -> Com
     low, high = band(COUNT_SHARE * threshold)
     if not apart or low <= math.log(count.ratio) <= high:
         return cycles
-    reason = f"model {percent(cycles.ratio)}, {count_remark(count)}: {_RESTS_ON_MODEL}"
-    return msgspec.structs.replace(cycles, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)
+    return cycles.unknown(f"model {percent(cycles.ratio)}, {count_remark(count)}: {_RESTS_ON_MODEL}")
 
 
 def beside_strings(cycles: Comparison, without: Comparison, threshold: float) -> Comparison:
@@ -517,8 +520,8 @@ def beside_strings(cycles: Comparison, without: Comparison, threshold: float) ->
     change = math.log(without.ratio)
     if change > high if cycles.ratio > 1 else change < low:
         return cycles
-    reason = f"model {percent(cycles.ratio)}, {percent(without.ratio)} without the starts of strings: {_RESTS_ON_MODEL}"
-    return msgspec.structs.replace(cycles, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=None)
+    there = f"{percent(without.ratio)} without the starts of strings"
+    return cycles.unknown(f"model {percent(cycles.ratio)}, {there}: {_RESTS_ON_MODEL}")
 
 
 def count_remark(count: Comparison) -> str:

@@ -135,8 +135,7 @@ def beside_deferred(caller: Comparison, deferred: Comparison, both: Comparison, 
         f"{percent(both.ratio)} {both.interval_text if open_ else ''}".rstrip() + " together",
     ]
     reason = f"{moved} {where} threads and softirqs: {', '.join(parts)}"
-    more = both.more_blocks if open_ else None
-    return msgspec.structs.replace(caller, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)
+    return caller.unknown(reason, both.more_blocks if open_ else None)
 
 
 def _is_small(compared: Comparison, threshold: float) -> bool:
@@ -170,8 +169,7 @@ def beside_waits(caller: Comparison, waited: Comparison, time: Comparison) -> Co
         reason = f"{percent(caller.ratio)} in the caller, which {reason}: {percent(time.ratio)} of its time"
     else:
         reason += f" ({percent(time.ratio)}): the same work, {'perhaps ' * undecided}{'later' if longer else 'sooner'}"
-    more = time.more_blocks if undecided else None
-    return msgspec.structs.replace(caller, verdict=Outcome.UNKNOWN, reason=reason, more_blocks=more)
+    return caller.unknown(reason, time.more_blocks if undecided else None)
 
 
 def weigh(

@@ -63,9 +63,9 @@ def test_a_change_rests_on_the_price_if_another_price_turns_it(ratio: float, oth
 
 def test_what_rests_on_the_price_is_unknown_and_says_why() -> None:
     decided = case(4, 1000, 2000).primary
-    opened = judge.opened(decided, "rests on the price of a move: +50.0 % at 100 and -9.0 % at 300 cycles")
+    opened = decided.unknown("rests on the price of a move: +50.0 % at 100 and -9.0 % at 300 cycles")
     assert opened.verdict == Outcome.UNKNOWN and "rests on the price" in opened.reason
-    assert judge.opened(decided, None) is decided
+    assert (opened.ratio, opened.interval, opened.more_blocks) == (decided.ratio, decided.interval, None)
 
 
 def test_arms_that_changed_run_again_at_both_ends_of_the_price(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -357,12 +357,9 @@ def test_pages_that_are_still_to_be_written_are_deferred_work(
     base: dict[str, int], test: dict[str, int], word: str, deferred: tuple[int, int]
 ) -> None:
     """100 pages of 4,000 cycles, left by two operations, take back what each gains."""
-    of_arm = {"base": base, "test": test}
-
-    def runs_of(arm: str, case: object) -> dict[int, Run]:
-        return dict.fromkeys(range(1, 7), a_run(arm, vmstat=of_arm[arm], costs={"counted_operations": 2}))
-
-    series: Any = SimpleNamespace(runs_of=runs_of)
+    each = {"base": base, "test": test}
+    pair = tuple(a_run(arm, vmstat=vmstat, costs={"counted_operations": 2}) for arm, vmstat in each.items())
+    series: Any = SimpleNamespace(paired=lambda *_: [pair] * 6)
     primary = compare_metric(msgspec.structs.replace(CYCLES, name="cycles_per_op"), [1e6] * 6, [8e5] * 6, exact=True)
     nothing = compare_metric(msgspec.structs.replace(CYCLES, name="deferred_cycles"), [0.0] * 6, [0.0] * 6, exact=True)
     hopeless = weighed([100.0] * 6, [100.0 + (-1) ** seed * 8 for seed in range(6)])
