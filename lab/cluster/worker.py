@@ -245,7 +245,7 @@ def _localize(task: GuestTask) -> GuestRun:
     bench = dataclasses.replace(guest.bench, qemu=find_qemu(guest.bench.qemu.path), packed_root=share.fetch(task.root))
     if bench.instrument is not None:
         bench = dataclasses.replace(bench, instrument=dataclasses.replace(bench.instrument, library=plugin.obtain()))
-    if (fingerprint := bench.environment().fingerprint) != bench.fingerprint:
+    if (fingerprint := bench.with_fingerprint().fingerprint) != bench.fingerprint:
         raise WorkerTrouble(f"its guests have the fingerprint {fingerprint}, not {bench.fingerprint}")
     image = share.fetch(task.image)
     kernel = dataclasses.replace(guest.arm.kernel, bzimage=image, vmlinux=image)

@@ -101,7 +101,7 @@ def at_price(bench: Bench, price: float) -> Bench:
     move = replace_fields(instrument.machine.coherence.move, cycles=price)
     machine = replace_fields(instrument.machine, coherence=replace_fields(instrument.machine.coherence, move=move))
     made = replace(bench, instrument=replace(instrument, machine=machine), folder=bench.folder / "moves" / f"{price:g}")
-    return replace(made, fingerprint=made.environment().fingerprint)
+    return made.with_fingerprint()
 
 
 def _run(other: Series, cases: Sequence[Case], seeds: Sequence[int], arms: Sequence[Arm], work: Work) -> None:

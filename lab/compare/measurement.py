@@ -162,28 +162,27 @@ def prepare_around(measurement: Measurement, arms: tuple[Arm, ...], progress: Pr
     series, shapes, images = [], {}, []
     for root in measurement.roots(arms, progress):
         workload, cases = root.workload, root.cases
-        bench = _bench(workload, root.packed, machine, qemu, plan, measurement.folder)
-        facts = bench.environment()
+        bench = _bench(workload, root.packed, machine, qemu, plan, measurement.folder).with_fingerprint()
         shapes[workload.name] = GuestShape.of(
             workload,
             cases,
             parameters.settings,
-            vcpus=facts.vcpus,
-            memory_mb=facts.memory_mb,
-            initrd_sha256=facts.initrd_sha256,
-            fingerprint=facts.fingerprint,
-            model=facts.model if bench.modelled else "none",
+            vcpus=workload.vcpus,
+            memory_mb=workload.memory_mb,
+            initrd_sha256=bench.root_digest,
+            fingerprint=bench.fingerprint,
+            model=bench.instrument.identity if bench.instrument and bench.modelled else "none",
         )
-        bench, names = replace(bench, fingerprint=facts.fingerprint), [case.name for case in cases]
-        series.append(Series(bench=bench, cases=cases, windows=dict.fromkeys(names, bench.windows)))
+        windows = dict.fromkeys((case.name for case in cases), bench.windows)
+        series.append(Series(bench=bench, cases=cases, windows=windows))
         images.append(root.image)
     environment = ResultEnvironment.around(
         shapes,
         guest_image.digest_of(images),
-        qemu=facts.qemu,
-        machine=facts.machine,
-        cpu=facts.cpu,
-        shift=facts.shift,
+        qemu=qemu.version,
+        machine=str(machine),
+        cpu=bench.guest({}).cpu,
+        shift=bench.parameters.shift,
         cmdline=parameters.cmdline,
         settings=parameters.settings,
         model=", ".join(dict.fromkeys(shape.model for shape in shapes.values())),
@@ -224,4 +223,5 @@ def fingerprint_of(
 ) -> str:
     """The fingerprint of a workload's guests on a kind of machine, with any kernel."""
     image = guest_image.obtain(progress, packages=workload.packages, guests=architecture.of_machine(machine).name)
-    return _bench(workload, initrd.pack_initrd(image, workload), machine, qemu, plan, Path()).environment().fingerprint
+    bench = _bench(workload, initrd.pack_initrd(image, workload), machine, qemu, plan, Path())
+    return bench.with_fingerprint().fingerprint

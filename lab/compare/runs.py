@@ -19,7 +19,7 @@ from lab.core.executor import Executor, Work
 from lab.core.records import Record
 from lab.guests import channel, costs, exact, file_systems, initrd, output, run, snapshot
 from lab.guests.channel import CaseOutcome, GuestReport
-from lab.guests.exact import Environment, ExactGuest, ExactMachine, Qemu
+from lab.guests.exact import ExactGuest, ExactMachine, Qemu
 from lab.guests.plugin import COSTS, Instrument, Marks, Model, Window, by_case, has_mark
 from lab.guests.run import CONSOLE, INITRD, REPORT, Arm, RunningGuests
 from lab.guests.snapshot import GoingOn, Keeping, Snapshot, Start
@@ -107,13 +107,11 @@ class Bench:
         """The guest time of an instruction, if a model runs."""
         return self.parameters.step_ns if self.modelled else None
 
-    def environment(self) -> Environment:
-        """Everything that the numbers depend on besides kernel, settings and seed."""
-        return self.guest({}).environment(
-            settings=self.workload.guest_settings(self.parameters.settings, {}),
-            env=self.workload.env,
-            initrd_sha256=self.root_digest,
-        )
+    def with_fingerprint(self) -> Bench:
+        """The bench with its guests' fingerprint as they are now."""
+        settings = self.workload.guest_settings(self.parameters.settings, {})
+        found = self.guest({}).fingerprint(settings=settings, env=self.workload.env, initrd_sha256=self.root_digest)
+        return replace(self, fingerprint=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,23 +110,6 @@ class Qemu(Record, frozen=True, kw_only=True):
     numbers: tuple[int, int]
 
 
-class Environment(Record, frozen=True, kw_only=True):
-    """All inputs of an exact number except kernel, arm and seed. Equal fingerprints promise equal numbers."""
-
-    fingerprint: str
-    qemu: str
-    machine: str
-    cpu: str
-    shift: int
-    vcpus: int
-    memory_mb: int
-    cmdline: list[str]
-    settings: dict[str, str]
-    env: dict[str, str]
-    initrd_sha256: str
-    model: str
-
-
 @cache
 def exact_machine(name: str = architecture.DEFAULT) -> ExactMachine:
     """The parameters of exact mode's guest of an architecture."""
@@ -186,14 +169,17 @@ class ExactGuest:
         words = [_BOUNDED.get(word, word).format_map(values) for option in _options(own) for word in option]
         return [self.qemu.path, *backports.firmware(self.qemu.path), *words, *plugin]
 
-    def environment(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> Environment:
-        """The environment of the guest's numbers. settings: applied before its program runs. env: its program's."""
+    def fingerprint(self, *, settings: Mapping[str, str], env: Mapping[str, str], initrd_sha256: str) -> str:
+        """Name all inputs of the guest's numbers except kernel, arm and seed: equal ones promise equal numbers.
+
+        settings: applied before its program runs. env: its program's.
+        """
         facts = {**self._facts(), "settings": settings, "env": env, "initrd_sha256": initrd_sha256}
         described: list[Any] = [facts, facts.pop("rtc")]
         own = architecture.of_machine(self.machine)
         if (options := records.digest([_options(own), own.boards])) != _FIRST_OPTIONS:
             described.append(options)
-        return records.convert({**facts, "fingerprint": records.digest(described)[:16]}, Environment)
+        return records.digest(described)[:16]
 
     def beginning(self) -> list[Any]:
         """All that the guest depends on until it is ready, except its kernel, its archive and its job."""

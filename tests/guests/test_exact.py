@@ -12,7 +12,7 @@ import pytest
 
 from lab.core.errors import HostFailed, UserError
 from lab.guests import exact, hardware
-from lab.guests.exact import Environment, ExactGuest, Qemu
+from lab.guests.exact import ExactGuest, Qemu
 from lab.guests.plugin import Instrument, Model
 from lab.kernels import architecture
 from lab.kernels.architecture import MachineType
@@ -90,15 +90,15 @@ def test_parameters_make_up_for_the_cpu_where_mitigations_are_on() -> None:
     assert "mds=off" not in words, "a parameter of the user's goes before"
 
 
-def environment(
+def fingerprint(
     settings: dict[str, str] | None = None, env: dict[str, str] | None = None, initrd_sha256: str = "0", **facts: Any
-) -> Environment:
-    return guest(**facts).environment(settings=settings or {}, env=env or {}, initrd_sha256=initrd_sha256)
+) -> str:
+    return guest(**facts).fingerprint(settings=settings or {}, env=env or {}, initrd_sha256=initrd_sha256)
 
 
 def test_equal_surroundings_have_equal_fingerprints() -> None:
-    assert environment() == environment(qemu=msgspec.structs.replace(QEMU, path="/opt/qemu"))
-    assert len(environment().fingerprint) == 16
+    assert fingerprint() == fingerprint(qemu=msgspec.structs.replace(QEMU, path="/opt/qemu"))
+    assert len(fingerprint()) == 16
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -119,8 +119,8 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 def test_every_parameter_is_in_the_fingerprint() -> None:
-    fingerprints = [environment(**other).fingerprint for other in OTHERS.values()]
-    assert len({environment().fingerprint, *fingerprints}) == 1 + len(OTHERS)
+    fingerprints = [fingerprint(**other) for other in OTHERS.values()]
+    assert len({fingerprint(), *fingerprints}) == 1 + len(OTHERS)
 
 
 def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
         "/usr/bin/qemu-system-x86_64", "file,id=console,path=/r/console.log", "file,id=report,path=/r/report.jsonl",
         "/k/vmlinux", "/r/initrd.cpio",
     ]  # fmt: skip
-    options, before = exact._options(architecture.load()), environment().fingerprint
+    options, before = exact._options(architecture.load()), fingerprint()
     words = [(i, j) for i, option in enumerate(options) for j in range(len(option))]
     assert len(argv()) == 1 + len(words)
     for i, j in words:
@@ -138,9 +138,9 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
         option[j] += "x"
         others = (*options[:i], tuple(option), *options[i + 1 :])
         monkeypatch.setattr(exact, "_options", lambda _, others=others: others)
-        assert environment().fingerprint != before, option
+        assert fingerprint() != before, option
     monkeypatch.setattr(exact, "_options", lambda _: (*options, ("-device", "edu")))
-    assert environment().fingerprint != before
+    assert fingerprint() != before
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
     ],
 )
 def test_fingerprints_are_those_of_stored_results(machine: MachineType, plain: str, full: str) -> None:
-    assert environment(machine=machine, vcpus=1, cmdline=exact.cmdline([])).fingerprint == plain
-    found = environment(
+    assert fingerprint(machine=machine, vcpus=1, cmdline=exact.cmdline([])) == plain
+    found = fingerprint(
         machine=machine, memory_mb=1536, cmdline=exact.cmdline(["nosmt"]), settings={"thp": "never"}, env={"A": "b"},
         initrd_sha256="1",
     )  # fmt: skip
-    assert found.fingerprint == full
+    assert found == full
 
 
 def _emulator(tmp_path: Path, says: str) -> str:

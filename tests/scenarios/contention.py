@@ -77,7 +77,7 @@ def _with_quantum(bench: Bench, quantum: int) -> Bench:
     assert bench.instrument is not None
     folder = bench.folder / "quanta" / f"{quantum}"
     made = replace(bench, instrument=bench.instrument.contending(quantum), folder=folder)
-    return replace(made, fingerprint=made.environment().fingerprint)
+    return made.with_fingerprint()
 
 
 if __name__ == "__main__":
