@@ -154,7 +154,8 @@ def kept(folder: Path, progress: Progress) -> Iterator[None]:
         yield
     except BaseException as error:
         runs = sum(len(list((folder / kind_of_guest).glob("*.json"))) for kind_of_guest in ("runs", "boots"))
-        if folder.parent == results_dir() and _is_empty(folder):
+        is_empty = all(path.name in ("plan.json", ".lock") for path in folder.rglob("*") if path.is_file())
+        if folder.parent == results_dir() and is_empty:
             shutil.rmtree(folder, ignore_errors=True)
             progress.log("stopped before any measurement; downloads and compiled objects are kept")
         elif not _is_impossible(error):
@@ -171,11 +172,6 @@ def _is_impossible(error: BaseException) -> bool:
     return isinstance(error, UserError) or (
         isinstance(error, GuestFailed) and error.kind.blames in ("request", "workload")
     )
-
-
-def _is_empty(folder: Path) -> bool:
-    """True if there is no file beside the plan."""
-    return not any(path.is_file() for path in folder.rglob("*") if path.name not in ("plan.json", ".lock"))
 
 
 def store_plan(folder: Path, plan: ComparisonPlan) -> None:

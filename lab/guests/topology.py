@@ -87,12 +87,8 @@ def read(document: bytes) -> list[HostCpu]:
 def _host_cpu(row: dict[str, Any]) -> HostCpu:
     cpu = int(row["cpu"])
     # Some virtual machines do not show their cores: each CPU counts as one.
-    core, socket, node = (_number(row.get(name)) for name in ("core", "socket", "node"))
-    return HostCpu(cpu=cpu, core=cpu if core is None else core, socket=socket or 0, node=node or 0)
-
-
-def _number(value: Any) -> int | None:
-    return None if value in (None, "-", "") else int(value)
+    known = {name: int(row[name]) for name in ("core", "socket", "node") if row.get(name) not in (None, "-", "")}
+    return HostCpu(cpu=cpu, **{"core": cpu, **known})
 
 
 def plan(cpus: Sequence[HostCpu], *, vcpus: int | None, nodes: int | None = None, duet: bool = False) -> Layout:

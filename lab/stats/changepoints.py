@@ -170,7 +170,9 @@ def _split(x: Array, max_p: float) -> list[Split]:
 
 def _divide(x: Array, max_p: float) -> list[int]:
     """Cut a window in two at the best separation, then its parts, while a cut is significant."""
-    sums = _block_sums(x)
+    # Two-dimensional running sums of the distances between all pairs.
+    distances = np.abs(x[:, None] - x[None, :])
+    sums = np.pad(distances.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
     places: list[int] = []
     while True:
         edges = [0, *sorted(places), len(x)]
@@ -182,12 +184,6 @@ def _divide(x: Array, max_p: float) -> list[int]:
         if not _compare(x[low:place], x[place:high], place).p_value <= max_p:
             return sorted(places)
         places.append(place)
-
-
-def _block_sums(x: Array) -> Array:
-    """Two-dimensional running sums of the distances between all pairs."""
-    distances = np.abs(x[:, None] - x[None, :])
-    return np.pad(distances.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
 
 
 def _best_cut(sums: Array, start: int, end: int) -> tuple[int, float]:

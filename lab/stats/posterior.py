@@ -35,7 +35,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -297,16 +297,16 @@ def believe(
     # level, because differences are taken of their squares.
     booted = np.array([number[reading.image] for reading in readings])
     columns = np.column_stack([values - low, booted[:, None] == np.arange(len(images))])
-    history = _History(prior, tuple(images), Counter(commits.tolist()), sign, finest, sd)
+    posterior = partial(_posterior, prior, tuple(images), Counter(commits.tolist()), sign, finest, sd)
     weights = np.ones(len(values))
     if robust:
         weights = _weights(columns[:, 0], 0.0, high - low, sd)
-        first = _posterior(history, weigh(columns, weights), np.ones(1))
+        first = posterior(weigh(columns, weights), np.ones(1))
         weights = _weights(columns[:, 0], first.level, first.level + first.delta, first.noise)
     # The grid has shares of the change; covariances are in units of the noise.
     variances = np.array([(level.sd * (high - low) / sd) ** 2 for level in levels])
     kinds = np.outer([level.weight for level in levels], [drift.weight for drift in drifts]).ravel()
-    belief = _posterior(history, whiten(columns, at_s, weights, drifts).with_levels(variances), kinds)
+    belief = posterior(whiten(columns, at_s, weights, drifts).with_levels(variances), kinds)
     return replace(belief, level=belief.level + low)
 
 
@@ -324,20 +324,11 @@ def _weights(values: Array, one: float, other: float, sd: float) -> Array:
     return (FAR * sd / np.maximum(off, FAR * sd)) ** 2
 
 
-class _History(NamedTuple):
-    """The terms that no weights change. sd: of the ends' boots."""
-
-    prior: Array
-    images: tuple[Image, ...]
-    boots: Counter[int]
-    sign: int
-    finest: float
-    sd: float
-
-
-def _posterior(history: _History, by_image: WhitenedReadings, kinds: Array) -> Belief:
-    """The posterior by readings under some kinds of drift and own level, each with a weight."""
-    prior, images, boots, sign, finest, sd = history
+def _posterior(
+    prior: Array, images: tuple[Image, ...], boots: Counter[int], sign: int, finest: float, sd: float,
+    by_image: WhitenedReadings, kinds: Array,
+) -> Belief:  # fmt: skip
+    """The posterior by readings under some kinds of drift and own level, each with a weight. sd: of the ends' boots."""
     commits = np.array([image.commit for image in images])
     measured = np.unique(commits)
     whitened = by_image.summed(block_diag(1.0, commits[:, None] == measured))

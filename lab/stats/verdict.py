@@ -363,7 +363,8 @@ def _compare_zeros(base: Sequence[float], test: Sequence[float], rules: _Rules) 
 
     Evidence: infinite if one whole arm is 0 (all ratios are the same infinity), else that of n equal signs.
     """
-    n, sign = len(base), _common_sign(base, test)
+    n, signs = len(base), {(t > b) - (t < b) for b, t in zip(base, test, strict=True)}
+    sign = signs.pop() if len(signs) == 1 else 0
     ratio = sum(test) / sum(base) if any(base) else None
     weight: dict[str, Any] = {}
     if sign and rules.exact:
@@ -392,12 +393,6 @@ def _judge_zeros(n: int, sign: int, ratio: float | None, p_value: float, rules: 
         needed = next(k for k in itertools.count(n) if _log_e_of_signs(k) >= -math.log(rules.alpha))
         return _Finding(Outcome.UNKNOWN, f"{direction}, which {rules.pairs(needed)} prove", needed - n)
     return _Finding(rules.side(sign), direction)
-
-
-def _common_sign(base: Sequence[float], test: Sequence[float]) -> int:
-    """1 when test is above base in all pairs, -1 when below in all, else 0."""
-    signs = {(t > b) - (t < b) for b, t in zip(base, test, strict=True)}
-    return signs.pop() if len(signs) == 1 else 0
 
 
 def _compare_ratios(base: Sequence[float], test: Sequence[float], rules: _Rules) -> Comparison:
