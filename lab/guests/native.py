@@ -292,10 +292,10 @@ def _cpuinfo() -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
 
 
-def cpuid_caches(cpu: int = 0) -> dict[str, tuple[int, int]]:
+def cpuid_caches() -> dict[str, tuple[int, int]]:
     """KiB and ways of each cache, as CPUID reports them and the kernel shows them; without those it does not."""
     found = {}
-    for folder in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             kind, level = ((folder / name).read_text().strip() for name in ("type", "level"))
             size, ways = ((folder / name).read_text().strip() for name in ("size", "ways_of_associativity"))

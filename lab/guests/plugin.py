@@ -222,15 +222,6 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="wind
         return self.user["instructions"] + self.kernel["instructions"]
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one guest's plugin wrote."""
-
-    interface: int  # version of QEMU's plugin interface
-    model: Model
-    vcpus: int
-    windows: list[Window]
-
-
 # --- building ---
 
 
@@ -258,7 +249,7 @@ def escape(path: Path) -> str:
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="header", forbid_unknown_fields=True):
     schema: int
-    interface: int
+    interface: int  # version of QEMU's plugin interface
     model: Model
     vcpus: int
 
@@ -282,8 +273,8 @@ _Line = _Header | Window | _Profile | _Lines | Calls | _End
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
-def read(path: Path) -> Output:
-    """The plugin's output. `GuestFailed` when it is missing or cut off."""
+def read(path: Path) -> list[Window]:
+    """The windows that a guest's plugin wrote. `GuestFailed` when its output is missing or cut off."""
     try:
         with path.open("rb") as lines:
             return parse(lines)
@@ -296,7 +287,7 @@ def read(path: Path) -> Output:
         raise
 
 
-def parse(content: Iterable[bytes]) -> Output:
+def parse(content: Iterable[bytes]) -> list[Window]:
     """Read the plugin's JSON lines."""
     lines = _decode(content)
     header = next(lines, None)
@@ -319,7 +310,7 @@ def parse(content: Iterable[bytes]) -> Output:
             case Calls() if pending is None and windows and windows[-1].sequence == line.sequence:
                 windows[-1] = _with_chains(number, windows[-1], line)
             case _End() if pending is None:
-                return Output(interface=header.interface, model=header.model, vcpus=header.vcpus, windows=windows)
+                return windows
             case _:
                 raise _malformed(number, "a line is out of order")
     raise _malformed(number, "its end is missing")
@@ -458,6 +449,6 @@ def load_instrument(machine: str | None, model: str) -> Instrument | None:
 def by_case(path: Path) -> dict[int, list[Window]]:
     """A guest's windows by case number, from 1: the windows that the program marked, or else the whole case."""
     cases: dict[int, list[Window]] = {}
-    for window in read(path).windows:
+    for window in read(path):
         cases.setdefault(window.case, []).append(window)
     return {number: [window for window in windows if window.own] or windows for number, windows in cases.items()}

@@ -25,7 +25,7 @@ CALLS = (
 
 
 def window(*lines: str) -> Window:
-    return output.parse(output.HEADER, output.WINDOW, *lines, output.END).windows[0]
+    return output.parse(output.HEADER, output.WINDOW, *lines, output.END)[0]
 
 
 @pytest.mark.parametrize(("cost", "leaf"), [("cycles", (74, 36)), ("instructions", (1, 0))])

@@ -29,7 +29,7 @@ def line(*uses: Use, essential: int, **more: object) -> Line:
 
 
 def profile(*lines: Line, operations: int = 10) -> ArmProfile:
-    (plain,) = test_plugin.parse(test_plugin.HEADER, test_plugin.WINDOW, test_plugin.PROFILE, test_plugin.END).windows
+    (plain,) = test_plugin.parse(test_plugin.HEADER, test_plugin.WINDOW, test_plugin.PROFILE, test_plugin.END)
     window: Window = msgspec.structs.replace(plain, lines=list(lines))
     table = SymbolTable([Label(TEXT, "t", "fput", 64), Label(TEXT + 64, "t", "fdget.isra.0", 64)])
     return ArmProfile(

@@ -14,7 +14,7 @@ from lab.core.executor import Work
 from lab.core.progress import Progress
 from lab.guests import channel, exact, hardware, plugin, run
 from lab.guests.hardware import Machine
-from lab.guests.plugin import Brackets, Model, Output, Window
+from lab.guests.plugin import Brackets, Model, Window
 from lab.kernels.kernel import Kernel, common_machine, resolve
 
 from .conftest import NEW, Lab
@@ -53,13 +53,13 @@ class Bench:
         assert [case.status for case in report.cases] == [0] * len(cases)
         return ended.report.read_bytes(), out.read_bytes() if model else b""
 
-    def output(self, *cases: str, model: Model, **how: Any) -> Output:
+    def output(self, *cases: str, model: Model, **how: Any) -> list[Window]:
         return plugin.parse(self.boot(*cases, model=model, **how)[1].splitlines())
 
     def measure(self, *cases: str, model: Model) -> None:
         """Run cases that have one window each in one guest, if it is the first time."""
         if model not in self.known:
-            windows = self.output(*cases, model=model).windows
+            windows = self.output(*cases, model=model)
             assert all(window.own and window.complete for window in windows)
             self.known[model] = dict(zip(cases, windows, strict=True))
 

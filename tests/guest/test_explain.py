@@ -63,7 +63,7 @@ def test_what_the_functions_cost_adds_up_to_the_programs_share(lab: Lab) -> None
     document = _explain(lab, OLD, NEW)
     result = document["result"]
     (run,) = lab.home.glob(f".local/share/*/results/{result}/explain/*/guests/*-test-0001/costs.jsonl")
-    windows = [window for window in plugin.read(run).windows if window.own]
+    windows = [window for window in plugin.read(run) if window.own]
     assert windows and all(window.unprofiled == (0, 0) for window in windows)
     program = sum(sum(window.in_program.millicycles) for window in windows)
     assert sum(row["test_cycles"] for row in document["rows"]) == program

@@ -187,13 +187,12 @@ def test_several_vcpus_are_not_disturbed_either(bench: Bench) -> None:
     plain, _ = bench.boot(*cases, model=None, vcpus=2)
     report, costs = bench.boot(*cases, model=Model.FULL, vcpus=2)
     assert report == plain
-    assert [window.user["loads"] for window in plugin.parse(costs.splitlines()).windows] == [1024, 0]
+    assert [window.user["loads"] for window in plugin.parse(costs.splitlines())] == [1024, 0]
 
 
 def test_a_case_is_measured_as_a_whole_unless_it_has_a_window(bench: Bench) -> None:
     (whole,), (both,) = (
-        bench.output("loads 1 1", model=Model.COUNT, brackets=brackets).windows
-        for brackets in (Brackets.CASE, Brackets.BOTH)
+        bench.output("loads 1 1", model=Model.COUNT, brackets=brackets) for brackets in (Brackets.CASE, Brackets.BOTH)
     )
     assert not whole.own
     assert both.own

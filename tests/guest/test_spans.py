@@ -53,7 +53,7 @@ def test_the_longest_span_is_that_of_brute_force(lab: Lab, tmp_path: Path, kerne
         built = build(tmp_path / f"{kind}.so")
         more += ["-plugin", f"{built},out={tmp_path / kind}{where}"]
     _, costs = bench.boot(*cases, model=Model.COUNT, more=more)
-    windows = plugin.parse(costs.splitlines()).windows
+    windows = plugin.parse(costs.splitlines())
     check(tmp_path / "irqs_off", dict(zip(cases, [window.irqs_off for window in windows], strict=True)), equal=FAULTS)
     check(tmp_path / "preempt_off", dict(zip(cases, [window.preempt_off for window in windows], strict=True)))
 

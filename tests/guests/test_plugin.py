@@ -33,14 +33,13 @@ PROFILE = '{"t":"profile","sequence":0,"blocks":[[4198400,2,400,2],[184467440715
 END = '{"t":"end"}'
 
 
-def parse(*lines: str) -> plugin.Output:
+def parse(*lines: str) -> list[plugin.Window]:
     return plugin.parse([f"{line}\n".encode() for line in lines])
 
 
 def test_output() -> None:
     output = parse(HEADER, WINDOW, PROFILE, END)
-    assert (output.interface, output.model, output.vcpus) == (1, Model.TLB, 1)
-    (window,) = output.windows
+    (window,) = output
     assert window.own and (window.case, window.millicycles, window.instructions) == (1, 700, 4)
     assert (window.in_program.instructions, window.in_interrupts.millicycles) == (3, (0, 100))
     assert [operation.millicycles for operation in window.operations] == [600]
@@ -124,7 +123,7 @@ def test_lines_that_moved_are_those_of_their_window() -> None:
         '"moves":5,"essential":4,"queued":7,"waited":0,"uses":[[18446744071562067970,3,2,4,1,3,255]]}]}'
     )
     (window,) = parse(HEADER, WINDOW.replace('"interruptions":1,', '"interruptions":1,"of_vcpus":[3,4],'), PROFILE,
-                       lines, END).windows  # fmt: skip
+                       lines, END)  # fmt: skip
     assert window.of_vcpus == [3, 4]
     (line,) = window.lines
     assert (line.moves, line.essential, line.uses[0].loads, line.uses[0].stores) == (5, 4, 3, 2)
