@@ -27,15 +27,13 @@ def test_a_step_is_found_where_it_is_and_dated_to_a_range() -> None:
     for seed in range(100):
         (step,) = steps([*_noise(seed, 40), *_noise(100 + seed, 30, 103.0)])
         inside += step.earliest <= 40 <= step.latest
-        assert step.latest - step.earliest <= 6
-        assert step.ratio == pytest.approx(1.03, abs=0.01)
+        assert step.latest - step.earliest <= 6 and step.ratio == pytest.approx(1.03, abs=0.01)
     assert inside >= 97
 
 
 def test_a_step_of_numbers_without_noise_is_dated_to_the_point() -> None:
     (step,) = steps([50.0] * 10 + [60.0] * 4)
-    assert (step.index, step.earliest, step.latest) == (10, 10, 10)
-    assert step.ratio == pytest.approx(1.2)
+    assert (step.index, step.earliest, step.latest, step.ratio) == (10, 10, 10, pytest.approx(1.2))
 
 
 @pytest.mark.parametrize("place", [0, 1, 20, 38, 39])
@@ -61,8 +59,7 @@ def test_there_and_back_are_two_steps() -> None:
 
 def test_steps_that_are_too_small_do_not_count() -> None:
     values = [*_noise(1, 40, sd=0.1), *_noise(2, 40, 100.8, sd=0.1)]
-    assert len(steps(values)) == 1
-    assert steps(values, least=0.01) == []
+    assert len(steps(values)) == 1 and steps(values, least=0.01) == []
 
 
 def test_a_slope_is_no_flight_of_stairs() -> None:

@@ -18,13 +18,11 @@ def bayes_factor_by_integration(n: int, t: float, g: float) -> float:
     spread = math.sqrt(g)
     centre = t / math.sqrt(n)
     prior = stats.norm(0, spread)
-    value, _ = integrate.quad(
-        lambda d: stats.nct.pdf(t, n - 1, d * math.sqrt(n)) * prior.pdf(d),
-        -6 * spread,
-        6 * spread,
-        points=(0.0, centre),
-        limit=200,
-    )
+
+    def density(d: float) -> float:
+        return float(stats.nct.pdf(t, n - 1, d * math.sqrt(n)) * prior.pdf(d))
+
+    value, _ = integrate.quad(density, -6 * spread, 6 * spread, points=(0.0, centre), limit=200)
     return float(value / stats.t.pdf(t, n - 1))
 
 
@@ -49,8 +47,7 @@ def test_e_value_does_not_overflow_and_is_bounded_by_its_limit() -> None:
 
 def test_critical_t_is_infinite_where_the_blocks_cannot_do_it() -> None:
     assert evidence.critical_t(1, ALPHA) == evidence.critical_t(4, ALPHA) == math.inf
-    assert math.isfinite(evidence.critical_t(5, ALPHA))
-    assert math.isfinite(evidence.critical_t(4, 0.05))
+    assert math.isfinite(evidence.critical_t(5, ALPHA)) and math.isfinite(evidence.critical_t(4, 0.05))
 
 
 # ---- clipping
@@ -72,23 +69,14 @@ def test_clip_never_erases_what_differs_from_a_majority_of_ties() -> None:
 # ---- always valid, by simulation
 
 
-def null_runs() -> list[list[float]]:
+def test_looking_after_every_block_keeps_the_false_alarms_below_alpha_and_a_t_test_does_not() -> None:
     """2000 comparisons of nothing, of 60 blocks each."""
-    numbers: list[list[float]] = np.random.default_rng(20240607).standard_normal((2000, 60)).tolist()
-    return numbers
-
-
-def test_looking_after_every_block_keeps_the_false_alarms_below_alpha() -> None:
-    goal, runs = -math.log(ALPHA), null_runs()
-    alarms = sum(any(evidence.log_evidence(evidence.noisy_moments(x[:n])) >= goal for n in range(4, 61)) for x in runs)
+    runs = np.random.default_rng(20240607).standard_normal((2000, 60)).tolist()
+    goal, critical = -math.log(ALPHA), {n: float(stats.t.ppf(1 - ALPHA / 2, n - 1)) for n in range(4, 61)}
+    alarms = sum(any(evidence.log_evidence(evidence.noisy_moments(x[:n])) >= goal for n in critical) for x in runs)
     assert 0 < alarms <= ALPHA * len(runs)
-
-
-def test_the_same_check_convicts_a_t_test_that_peeks() -> None:
-    critical = {n: float(stats.t.ppf(1 - ALPHA / 2, n - 1)) for n in range(4, 61)}
-    runs = null_runs()
-    alarms = sum(any(abs(evidence.t_statistic(evidence.moments(x[:n]))) >= critical[n] for n in critical) for x in runs)
-    assert alarms > 4 * ALPHA * len(runs)
+    peeks = sum(any(abs(evidence.t_statistic(evidence.moments(x[:n]))) >= critical[n] for n in critical) for x in runs)
+    assert peeks > 4 * ALPHA * len(runs)
 
 
 # ---- the estimate
@@ -109,9 +97,7 @@ def test_signed_rank_quantile_matches_enumeration_and_joins_its_approximation() 
     wanted = max(k for k in range(56) if sum(s <= k for s in sums) <= 0.025 * 2**n)
     assert evidence._signed_rank_quantile(n, 0.025) == wanted
     exact, normal = evidence._signed_rank_quantile(50, 0.025), evidence._signed_rank_quantile(51, 0.025)
-    assert exact is not None
-    assert normal is not None
-    assert 0 < normal - exact < 30
+    assert exact is not None and normal is not None and 0 < normal - exact < 30
 
 
 # ---- many tests
@@ -119,8 +105,7 @@ def test_signed_rank_quantile_matches_enumeration_and_joins_its_approximation() 
 
 def test_holm_by_hand() -> None:
     assert evidence.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert evidence.holm([0.9, 0.6]) == [1.0, 1.0]
-    assert evidence.holm([]) == []
+    assert evidence.holm([0.9, 0.6]) == [1.0, 1.0] and evidence.holm([]) == []
     # Of weights 3, 1, 1: p / w is .01, .02, .09, so 5 x .01, then 2 x .02 (not below the first), then 1 x .09.
     assert evidence.holm([0.03, 0.02, 0.09], [3.0, 1.0, 1.0]) == pytest.approx([0.05, 0.05, 0.09])
     assert evidence.holm([0.02, 0.09, 0.03], [1.0, 1.0, 3.0]) == pytest.approx([0.05, 0.09, 0.05])
@@ -182,8 +167,7 @@ def test_the_last_look_has_two_to_four_times_the_tail_of_t(freedom: int, tail: f
 
 
 def test_p_value_of_nothing_and_of_everything() -> None:
-    assert evidence.bound_p_value(6, 0.0, 6) == 1.0
-    assert evidence.bound_p_value(6, math.inf, 6) == 0.0
+    assert evidence.bound_p_value(6, 0.0, 6) == 1.0 and evidence.bound_p_value(6, math.inf, 6) == 0.0
     falling = [evidence.bound_p_value(6, 10.0**k, 8) for k in range(9)]
     assert falling == sorted(falling, reverse=True)
 
@@ -209,5 +193,4 @@ def test_critical_t_round_trip() -> None:
 
 @pytest.mark.parametrize("n", [1, 3, 5, 25, 100])
 def test_it_says_nothing_before_six_blocks_and_beyond_the_plan(n: int) -> None:
-    assert evidence.bound_p_value(n, 1e6, 24) == 1.0
-    assert evidence.bound_t(n, 24, ALPHA) == math.inf
+    assert evidence.bound_p_value(n, 1e6, 24) == 1.0 and evidence.bound_t(n, 24, ALPHA) == math.inf

@@ -9,8 +9,8 @@ from lab.stats.verdict import Outcome, compare_metric
 from .test_verdict import FAULTS, SPEED, live, noisy
 
 
-def case(name: str, word: str, p: float) -> CaseVerdict:
-    return CaseVerdict(name=name, verdict=Outcome(word), p_value=p)
+def case(name: str, word: str, p: float, *, control: bool = False) -> CaseVerdict:
+    return CaseVerdict(name=name, verdict=Outcome(word), p_value=p, control=control)
 
 
 def test_overall_counts_only_what_survives_holm() -> None:
@@ -26,18 +26,14 @@ def test_overall_counts_only_what_survives_holm() -> None:
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("same same", "same"),
-        ("same improvement", "improvement"),
-        ("improvement unknown", "unknown"),
-        ("regression unknown improvement", "regression"),
-        ("", "unknown"),
+        ("same same", "same"), ("same improvement", "improvement"), ("improvement unknown", "unknown"),
+        ("regression unknown improvement", "regression"), ("", "unknown"),
     ],
-)
+)  # fmt: skip
 def test_overall_order(words: str, wanted: str) -> None:
     p = {"same": 1.0, "unknown": 1.0, "improvement": 1e-9, "regression": 1e-9}
     got = multiple.overall([case(f"c{i}", w, p[w]) for i, w in enumerate(words.split())])
-    assert got.verdict == wanted
-    assert got.reason
+    assert got.verdict == wanted and got.reason
 
 
 def test_quiet_cases_together_raise_few_alarms() -> None:
@@ -67,15 +63,12 @@ def test_secondary_metrics_are_marked_and_controlled() -> None:
 
 
 def test_a_control_that_moved_is_no_finding() -> None:
-    def control(word: str, p: float) -> CaseVerdict:
-        return CaseVerdict(name="small", verdict=Outcome(word), p_value=p, control=True)
-
-    better = multiple.overall([case("large", "improvement", 0.001), control("improvement", 0.001)])
+    better = multiple.overall([case("large", "improvement", 0.001), case("small", "improvement", 0.001, control=True)])
     assert (better.verdict, better.survived) == (Outcome.IMPROVEMENT, ["large", "small"])
     assert better.reason.startswith("1 of 1 case better, none worse; control moved (small): something else than")
-    lone = multiple.overall([case("large", "same", 0.5), control("regression", 0.001)])
+    lone = multiple.overall([case("large", "same", 0.5), case("small", "regression", 0.001, control=True)])
     assert lone.verdict == Outcome.UNKNOWN and lone.reason.startswith("1 case within threshold; control moved (small)")
-    still = multiple.overall([case("large", "regression", 0.001), control("same", 0.5)])
+    still = multiple.overall([case("large", "regression", 0.001), case("small", "same", 0.5, control=True)])
     assert still.reason == "1 of 2 cases worse"
-    alone = multiple.overall([control("regression", 0.001)])
+    alone = multiple.overall([case("small", "regression", 0.001, control=True)])
     assert (alone.verdict, alone.reason) == (Outcome.REGRESSION, "1 of 1 case worse")

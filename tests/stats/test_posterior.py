@@ -8,20 +8,8 @@ from scipy import integrate, stats
 
 from lab.bisection import acquisition
 from lab.bisection.acquisition import Costs
-from lab.stats.posterior import (
-    DRIFTS,
-    NO_DRIFT,
-    NO_LEVELS,
-    Array,
-    Belief,
-    Drift,
-    Image,
-    OwnLevel,
-    Reading,
-    believe,
-    weigh,
-    whiten,
-)
+from lab.stats import posterior
+from lab.stats.posterior import NO_DRIFT, NO_LEVELS, Array, Belief, Drift, Image, OwnLevel, Reading, believe, whiten
 
 ONE_DRIFT = (Drift(1.0, 0.7, 400.0),)
 
@@ -51,9 +39,9 @@ def test_the_filter_is_the_inverse_covariance() -> None:
     chance = np.random.default_rng(1)
     columns, at_s = chance.normal(size=(25, 4)), np.cumsum(chance.exponential(90, 25))
     weights = chance.uniform(0.1, 1, 25)
-    whitened = whiten(columns, at_s, weights, DRIFTS)
+    whitened = whiten(columns, at_s, weights, posterior.DRIFTS)
     forecast, left = whitened.ahead(170.0)
-    for g, drift in enumerate(DRIFTS):
+    for g, drift in enumerate(posterior.DRIFTS):
         v = covariance(at_s, weights, drift)
         now = drift.ratio * np.exp(-(at_s[-1] + 170.0 - at_s) / drift.memory_s)
         assert whitened.gram[g] == pytest.approx(columns.T @ np.linalg.solve(v, columns))
@@ -68,10 +56,10 @@ def test_own_levels_are_a_part_of_the_covariance() -> None:
     images = (booted[:, None] == np.arange(4)).astype(float)
     columns = np.column_stack([chance.normal(size=24), images])
     at_s, weights, sizes = np.cumsum(chance.exponential(90, 24)), chance.uniform(0.1, 1, 24), np.array([0.0, 0.3, 2.0])
-    whitened = whiten(columns, at_s, weights, DRIFTS).with_levels(sizes)
+    whitened = whiten(columns, at_s, weights, posterior.DRIFTS).with_levels(sizes)
     forecast, left = whitened.ahead(170.0)
-    assert whitened.levels == pytest.approx(np.repeat(sizes, len(DRIFTS)))
-    for g, (size, drift) in enumerate((size, drift) for size in sizes for drift in DRIFTS):
+    assert whitened.levels == pytest.approx(np.repeat(sizes, len(posterior.DRIFTS)))
+    for g, (size, drift) in enumerate((size, drift) for size in sizes for drift in posterior.DRIFTS):
         v = covariance(at_s, weights, drift) + size * images @ images.T
         now = drift.ratio * np.exp(-(at_s[-1] + 170.0 - at_s) / drift.memory_s)
         states = np.vstack([now, size * images.T])  # their covariances with the readings
@@ -85,9 +73,8 @@ def test_own_levels_are_a_part_of_the_covariance() -> None:
 def test_without_drift_nothing_needs_a_filter() -> None:
     chance = np.random.default_rng(2)
     columns, weights = chance.normal(size=(9, 3)), chance.uniform(0.1, 1, 9)
-    quick, slow = weigh(columns, weights), whiten(columns, np.arange(9.0), weights, NO_DRIFT)
-    assert quick.gram == pytest.approx(slow.gram)
-    assert quick.log_det == pytest.approx(slow.log_det)
+    quick, slow = posterior.weigh(columns, weights), whiten(columns, np.arange(9.0), weights, NO_DRIFT)
+    assert quick.gram == pytest.approx(slow.gram) and quick.log_det == pytest.approx(slow.log_det)
     assert quick.forecast == pytest.approx(slow.forecast)
 
 
@@ -127,9 +114,8 @@ def likelihood_by_integration(readings: list[Reading], above: int, drift: Drift)
 def test_posterior_is_the_integral_over_all_that_is_unknown(drift: Drift) -> None:
     readings = some_readings([0, 0, 0, 4, 7, 7, 9, 9, 9], culprit=5, delta=0.8, noise=1.0)
     belief = believe(uniform(9), readings, 1, (drift._replace(weight=1.0),), NO_LEVELS, robust=False)
-    mass = np.array(
-        [(high - low) * likelihood_by_integration(readings, low, drift) for low, high in [(0, 4), (4, 7), (7, 9)]]
-    )
+    gaps = [(0, 4), (4, 7), (7, 9)]
+    mass = np.array([(high - low) * likelihood_by_integration(readings, low, drift) for low, high in gaps])
     assert belief.measured == (0, 4, 7, 9)
     assert belief.gaps == pytest.approx(mass / mass.sum(), abs=0.004)
     assert belief.gaps.max() < 0.9  # else it would be a test of nothing
@@ -138,10 +124,8 @@ def test_posterior_is_the_integral_over_all_that_is_unknown(drift: Drift) -> Non
 def test_mass_follows_the_prior_within_a_gap() -> None:
     prior = np.array([0, 1, 0, 3, 2, 2, 2]) / 10
     belief = believe(prior, some_readings([0, 0, 3, 3, 6, 6], culprit=2, delta=3.0, noise=0.5), 1)
-    assert belief.mass[2] == 0
-    assert belief.mass[3] / belief.mass[1] == pytest.approx(3)
-    assert belief.mass.sum() == pytest.approx(1)
-    assert belief.bad[[0, 6]] == pytest.approx([0, 1])
+    assert belief.mass[2] == 0 and belief.mass[3] / belief.mass[1] == pytest.approx(3)
+    assert belief.mass.sum() == pytest.approx(1) and belief.bad[[0, 6]] == pytest.approx([0, 1])
     assert np.all(np.diff(belief.bad) >= 0)
     assert belief.bad[3] == pytest.approx(belief.gaps[0])
 
@@ -155,8 +139,7 @@ def test_one_outlier_does_not_convict() -> None:
 def test_readings_without_any_spread() -> None:
     readings = [Reading(c, 10.0 * i, 0.3 * (c >= 4)) for i, c in enumerate([0, 8, 8, 0, 4, 3])]
     belief = believe(uniform(8), readings, 1)
-    assert belief.gap(belief.best) == (3, 4)
-    assert belief.gaps[belief.best] > 0.99
+    assert belief.gap(belief.best) == (3, 4) and belief.gaps[belief.best] > 0.99
     assert belief.noise == pytest.approx(0.01 * 0.3, rel=1e-3)
 
 
@@ -223,12 +206,8 @@ def test_information_is_that_of_the_model_with_the_boots_added(image: Image, lev
 def test_boots_of_one_image_cannot_outweigh_its_own_level() -> None:
     """A commit whose image lies in the middle: many boots of it convict nobody, boots of other layouts do."""
     chance = np.random.default_rng(9)
-    booted = [Image(0), Image(8)] * 8 + [Image(4)] * 40
-    value = {Image(0): 0.0, Image(8): 1.0, Image(4): 0.7}
-    readings = [
-        Reading(image.commit, 40.0 * i, value[image] + 0.1 * chance.normal(), image.layout)
-        for i, image in enumerate(booted)
-    ]
+    booted, value = [0, 8] * 8 + [4] * 40, {0: 0.0, 8: 1.0, 4: 0.7}
+    readings = [Reading(c, 40.0 * i, value[c] + 0.1 * chance.normal()) for i, c in enumerate(booted)]
     sure = believe(uniform(8), readings, 1, NO_DRIFT, NO_LEVELS)
     unsure = believe(uniform(8), readings, 1, NO_DRIFT, (OwnLevel(1.0, 0.4),))
     assert sure.bad[4] > 0.999 and 0.5 < unsure.bad[4] < 0.9
@@ -244,12 +223,9 @@ def test_readings_say_whether_images_have_levels_of_their_own() -> None:
     order = [c for _ in range(6) for c in chance.permutation([0, 2, 5, 9, 14, 20, 32])]
 
     def belief(own: float) -> Belief:
-        level = {c: own * chance.normal() for c in {*order}}
-        return believe(
-            uniform(32),
-            [Reading(int(c), 40.0 * i, (c >= 20) + level[c] + 0.1 * chance.normal()) for i, c in enumerate(order)],
-            1,
-        )
+        level = {c: (c >= 20) + own * chance.normal() for c in {*order}}
+        readings = [Reading(int(c), 40.0 * i, level[c] + 0.1 * chance.normal()) for i, c in enumerate(order)]
+        return believe(uniform(32), readings, 1)
 
     assert belief(0.0).own_sd < 0.05
     assert 0.15 < belief(0.3).own_sd < 0.6
@@ -261,16 +237,13 @@ def test_a_dear_build_is_put_off_while_a_built_commit_is_open() -> None:
     assert acquisition.choose(belief, Costs(3000.0, 10.0), {0, 32, 64}, set()).image == Image(32)  # type: ignore[union-attr]
     certain = belief_of([0] * 8 + [64] * 8 + [32] * 12, delta=3.0)
     fresh = acquisition.choose(certain, Costs(120.0, 10.0), {0, 32, 64}, set())
-    assert fresh is not None
-    assert fresh.image == Image(16)
-    assert fresh.boots > 0
+    assert fresh is not None and fresh.image == Image(16) and fresh.boots > 0
 
 
 def test_neighbours_of_what_does_not_build_are_avoided() -> None:
     belief = belief_of([0] * 8 + [64] * 8, delta=3.0)
     chosen = acquisition.choose(belief, Costs(120.0, 10.0), {0, 64}, {31, 32, 33})
-    assert chosen is not None
-    assert 3 <= abs(chosen.image.commit - 32) <= 16
+    assert chosen is not None and 3 <= abs(chosen.image.commit - 32) <= 16
 
 
 def test_bits_left_do_not_count_what_no_test_can_tell() -> None:

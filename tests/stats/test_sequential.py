@@ -54,35 +54,30 @@ def test_interval_leaves_out_zero_exactly_when_p_is_below_alpha(shift: float, n:
     for seed in range(40):
         x = blocks(shift, n, seed)
         bounds = PLANNED.interval(x)
-        assert bounds is not None
-        assert (bounds[0] > 0 or bounds[1] < 0) == (PLANNED.p_value(x) < ALPHA)
+        assert bounds is not None and (bounds[0] > 0 or bounds[1] < 0) == (PLANNED.p_value(x) < ALPHA)
 
 
 def test_beyond_the_plan_its_end_still_holds() -> None:
     x = blocks(1.0, 20, seed=4)
     end, bounds = PLANNED.p_value(x), PLANNED.interval(x)
-    assert end < ALPHA
-    assert bounds is not None
+    assert end < ALPHA and bounds is not None
     for more in (1, 5, 15):
         later = [*x, *blocks(0.0, more, seed=5)]
         assert PLANNED.p_value(later) <= end
         inside = PLANNED.interval(later)
-        assert inside is not None
-        assert bounds[0] <= inside[0] < inside[1] <= bounds[1]
+        assert inside is not None and bounds[0] <= inside[0] < inside[1] <= bounds[1]
 
 
 def test_what_contradicts_the_plans_end_is_taken_as_it_is_now() -> None:
     x = [*blocks(3.0, 20), *blocks(-3.0, 500)]
     bounds, now = PLANNED.interval(x), evidence.moments(evidence.clip(x))
-    assert bounds is not None
-    assert bounds[0] < now.mean < bounds[1]
+    assert bounds is not None and bounds[0] < now.mean < bounds[1]
 
 
 def test_numbers_without_spread() -> None:
     assert PLANNED.interval([0.1, 0.1]) is None
     assert PLANNED.interval([0.1] * 3) == pytest.approx((0.1, 0.1))
-    assert PLANNED.p_value([0.1] * 3) < 1e-200
-    assert PLANNED.p_value([0.0] * 20) == 1.0
+    assert PLANNED.p_value([0.1] * 3) < 1e-200 and PLANNED.p_value([0.0] * 20) == 1.0
 
 
 # ---- how often it is wrong
@@ -124,13 +119,11 @@ def test_blocks_to_settle_is_the_first_number_that_does(test: SequentialTest) ->
 
 def test_a_change_that_is_certain_but_below_the_threshold_is_settled_by_being_the_same() -> None:
     """+1.7 % is beyond chance after a few blocks; after some hundreds more it is certainly below 2 %."""
-    m = evidence.Moments(8, math.log1p(0.017), 0.012)
+    m, left = evidence.Moments(8, math.log1p(0.017), 0.012), math.log1p(0.02) - math.log1p(0.017)
     more = ALONE.blocks_to_settle(m, band=BAND, min_blocks=6)
-    assert more is not None
-    assert half_width(ALONE, 8 + more, 0.012) < math.log1p(0.02) - math.log1p(0.017)
+    assert more is not None and half_width(ALONE, 8 + more, 0.012) < left
     beyond = ALONE.blocks_to_settle(evidence.Moments(8, math.log1p(0.021), 0.012), band=BAND, min_blocks=6)
-    assert beyond is not None
-    assert beyond < more / 10
+    assert beyond is not None and beyond < more / 10
     few = evidence.Moments(4, 0.0, 0.0001)
     assert ALONE.blocks_to_settle(few, band=BAND, min_blocks=6, fewest=18) == 14
 
@@ -140,8 +133,7 @@ def test_the_end_of_a_plan_settles_what_the_block_after_it_would_not() -> None:
     test, m = SequentialTest(ALPHA, 50), evidence.Moments(10, 0.5, 1.0)
     assert half_width(test, 50, 1.0) < 0.5 < half_width(test, 51, 1.0)
     more = test.blocks_to_settle(m, min_blocks=6)
-    assert more is not None
-    assert more <= 40
+    assert more is not None and more <= 40
     assert half_width(test, 10 + more, 1.0) < 0.5
 
 

@@ -42,9 +42,8 @@ def rows() -> list[tuple[Arms, Arms, Arms, float, str, str]]:
     """The table in the documentation: caller, deferred work, waits, both together in percent, the word, its reason."""
     found = []
     for line in DOC.read_text().splitlines():
-        if match := re.fullmatch(
-            r"\| (\S+) % \| (\d+) to (\d+) \| (\S+) % \| (\d+) to (\d+) \| `(.+)` \| (.+) \|", line
-        ):
+        row = r"\| (\S+) % \| (\d+) to (\d+) \| (\S+) % \| (\d+) to (\d+) \| `(.+)` \| (.+) \|"
+        if match := re.fullmatch(row, line):
             change, base, test, together, before, after = (float(match[i]) for i in range(1, 7))
             caller = [1000.0], [1000.0 + 10 * change]
             deferred, waited = ([10 * base], [10 * test]), ([10 * before], [10 * after])
