@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from lab.compare import result_folders
+from lab.guests import exact
 
 from ..fakes import mixes
 from ..fakes.bisection import dice, line, wobbly
@@ -51,8 +52,7 @@ def test_a_budget_too_short_for_the_ends_names_nobody(bisector: Bisector, guests
 
 
 def test_undo_takes_back_the_last_and_resume_measures_it_again(bisector: Bisector) -> None:
-    commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
-    first = bisector.search(commits[0], commits[-1])
+    _, first = bisector.search_line([100.0] * 8 + [60.0] * 8)
     assert bisector.run("undo") == 0
     last = first.path[-1].commit
     assert last[:12] in bisector.printed
@@ -64,20 +64,15 @@ def test_undo_takes_back_the_last_and_resume_measures_it_again(bisector: Bisecto
 
 
 def test_the_log_rebuilds_the_session_in_git(bisector: Bisector, tmp_path: Path) -> None:
-    commits = line(bisector.tree, [100.0] * 6 + ["build"] * 2 + [100.0] * 8 + [60.0] * 8)
-    answer = bisector.search(commits[0], commits[-1])
-    assert bisector.run("log") == 0
-    assert bisector.printed.startswith("# lab bisect --good")
+    _, answer = bisector.search_line([100.0] * 6 + ["build"] * 2 + [100.0] * 8 + [60.0] * 8)
+    assert bisector.run("log") == 0 and bisector.printed.startswith("# lab bisect --good")
     (tmp_path / "log").write_text(bisector.printed)
     said = git(bisector.tree, "bisect", "replay", str(tmp_path / "log"))
     assert f"{culprits(answer)[0]} is the first bad commit" in said
 
 
 def test_a_machine_that_changed_is_noticed(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.guests import exact
-
-    commits = line(bisector.tree, [100.0] * 8 + [60.0] * 8)
-    bisector.search(commits[0], commits[-1])
+    bisector.search_line([100.0] * 8 + [60.0] * 8)
     assert bisector.run("undo") == 0
     newer = msgspec.structs.replace(QEMU, version="10.0")
     monkeypatch.setattr(exact, "find_qemu", lambda *_, **__: newer)
@@ -135,9 +130,7 @@ def _killed(process: subprocess.Popen[bytes], notes: Path, count: int, later_s: 
 
 
 @pytest.mark.parametrize(("kills", "build_s"), [pytest.param(20, 0.01, marks=pytest.mark.long), (4, 0.3)])
-def test_killed_at_any_instants_it_gives_the_same_answer(
-    bisector: Bisector, tmp_path: Path, kills: int, build_s: float
-) -> None:
+def test_kills_at_any_instants_change_nothing(bisector: Bisector, tmp_path: Path, kills: int, build_s: float) -> None:
     """With builds that take longer than guests, most of the kills hit a build ahead."""
     commits = line(bisector.tree, [100.0] * 9 + ["panic"] * 2 + [100.0] * 9 + [60.0] * 8 + [64.0] * 4)
     expected = bisector.search(commits[0], commits[-1], "--no-speculate")
@@ -154,11 +147,14 @@ def test_killed_at_any_instants_it_gives_the_same_answer(
 
 
 @pytest.mark.long
-def test_killed_at_any_instants_a_search_among_hunks_gives_the_same_document(
-    bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_search_of_hunks_goes_on(bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ends, their difference, mixes that build and that do not, and the proof of two parts both ways."""
-    ends = [mixes.commit(bisector.tree, files) for files in (HUNKS_OLD, HUNKS_NEW)]
+    old = {"a.h": ["has spare"], "b.c": ["cost 100", "quiet"], "c.c": ["one", "two", "cost 10"]}
+    new = {"a.h": ["empty"], "b.c": ["cost 130", "Quiet"], "c.c": ["gone spare", "Two", "cost 30"]}
+    ends = [
+        mixes.commit(bisector.tree, {f"mm/{name}": mixes.text(*lines) for name, lines in files.items()})
+        for files in (old, new)
+    ]
     words = ["--by", "hunks", "--tree", str(bisector.tree), "-w", bisector.workload, "--old", ends[0], "--new", ends[1]]
     with monkeypatch.context() as patch:
         for (where, name), what in mixes.REPLACEMENTS.items():
@@ -171,16 +167,6 @@ def test_killed_at_any_instants_a_search_among_hunks_gives_the_same_document(
     words += ["--result", str(folder)]
     found = _killed_and_resumed(words, folder, notes, 8, 0.05, "tests.fakes.mixes", 16)
     assert _without_times(found, folder) == _without_times(expected, tmp_path / "whole")
-
-
-HUNKS_OLD = {
-    "mm/a.h": mixes.text("has spare"), "mm/b.c": mixes.text("cost 100", "quiet"),
-    "mm/c.c": mixes.text("one", "two", "cost 10"),
-}  # fmt: skip
-HUNKS_NEW = {
-    "mm/a.h": mixes.text("empty"), "mm/b.c": mixes.text("cost 130", "Quiet"),
-    "mm/c.c": mixes.text("gone spare", "Two", "cost 30"),
-}  # fmt: skip
 
 
 def _without_times(shown: Any, folder: Path) -> Any:

@@ -12,7 +12,7 @@ from lab.bisection.answer import Answer
 from lab.cli import main
 from lab.core.executor import Work
 
-from .bisection import Guests, replacements, write_workload
+from .bisection import Fates, Guests, line, replacements, write_workload
 from .build import own_folders
 
 
@@ -47,6 +47,11 @@ class Bisector:
         answer = msgspec.json.decode(self.printed, type=Answer)
         assert status == (0 if answer.named else 5)
         return answer
+
+    def search_line(self, fates: Fates, *more: str, words: str = "good bad") -> tuple[list[str], Answer]:
+        """A whole search between the ends of a history without branches; its commits, and the answer."""
+        commits = line(self.tree, fates)
+        return commits, self.search(commits[0], commits[-1], *more, words=words)
 
     def report(self, kind: str = "text") -> str:
         """What `lab report` shows of the last search."""
