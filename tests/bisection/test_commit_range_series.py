@@ -29,6 +29,7 @@ from ..fakes.kernel import git
 
 NAMES = {"linux-image-6.12.9-cloud-amd64": "6.12.9-1", "linux-image-6.12.10-cloud-amd64": "6.12.10-1",
          "linux-image-6.12.57-cloud-amd64": "6.12.57-1", "linux-image-6.1.0-cloud-amd64": "6.1.1-1"}  # fmt: skip
+SERIES = "deb:linux-image-6.12.*-cloud-amd64"
 
 
 @pytest.fixture
@@ -46,13 +47,13 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("offered")
 def test_packages_are_ordered_by_version_and_settings_behind_a_pattern_are_those_of_each() -> None:
-    found = commit_range.packages("deb:linux-image-6.12.*-cloud-amd64", None, None)
+    found = commit_range.packages(SERIES, None, None)
     names = [found.old.id, *(one.id for one in found.candidates)]
     assert names == [f"linux-image-6.12.{n}-cloud-amd64" for n in (9, 10, 57)]
     assert found.new.spec == "deb:linux-image-6.12.57-cloud-amd64"
     assert [one.title for one in found.candidates] == ["6.12.10-1", "6.12.57-1"]
     assert found.graph().is_line
-    found = commit_range.packages("deb:linux-image-6.12.*-cloud-amd64@mount.fs=ext4", None, None)
+    found = commit_range.packages(f"{SERIES}@mount.fs=ext4", None, None)
     assert [one.spec for one in (found.old, *found.candidates)] == [f"deb:{name}@mount.fs=ext4" for name in names]
     assert found.old.id == names[0]
 
@@ -86,9 +87,8 @@ def deb_bisector(bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return bisector
 
 
-def searched(bisector: Bisector, *more: str) -> Answer:
-    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", bisector.workload, "--json", *more]
-    assert bisector.run(*words) == 0, bisector.said
+def searched(bisector: Bisector, *more: str, series: str = SERIES) -> Answer:
+    assert bisector.run("--series", series, "-w", bisector.workload, "--json", *more) == 0, bisector.said
     return msgspec.json.decode(bisector.printed, type=Answer)
 
 
@@ -108,8 +108,7 @@ def test_packages_are_not_called_commits(deb_bisector: Bisector) -> None:
     said = deb_bisector.report()
     assert "one of 2 packages, up to linux-image-6.12.57-cloud-amd64" in said and "seeds a package" in said
     deb_bisector.fates.clear()
-    words = ["--series", "deb:linux-image-6.12.*-cloud-amd64", "-w", deb_bisector.workload]
-    assert deb_bisector.run(*words) == 5
+    assert deb_bisector.run("--series", SERIES, "-w", deb_bisector.workload) == 5
     assert "the ends are alike (0.0 %), and 1 package between them, too" in deb_bisector.printed
     assert "measuring up to 3 packages between them" in deb_bisector.said
     assert "commit" not in deb_bisector.printed + deb_bisector.said
@@ -138,10 +137,9 @@ def test_a_series_by_whether_a_command_works(
 ) -> None:
     deb_bisector.fates = {version: "workload" if version in failing else speed for speed, version in
                           enumerate(NAMES.values(), start=50)}  # fmt: skip
-    series = "deb:linux-image-6.12.*-cloud-amd64"
     old, new = (f"--{word}" for word in ends.split())
     first, last = (f"deb:linux-image-6.12.{n}-cloud-amd64" for n in (9, 57))
-    status = deb_bisector.run("--series", series, old, first, new, last, "--run", "true x")
+    status = deb_bisector.run("--series", SERIES, old, first, new, last, "--run", "true x")
     assert status == (0 if found else 5), deb_bisector.said
     assert said in deb_bisector.printed
     (answer,) = [load(folder.parent) for folder in result_folders.results_dir().glob("*/result.json")]
@@ -199,9 +197,7 @@ def test_an_end_inside_that_does_not_build_leaves_the_packages_answer(deb_bisect
 
 
 @pytest.mark.parametrize("left", ["the proof", "the search inside"])
-def test_a_budget_that_ends_after_the_search_of_packages_leaves_something_to_go_on_with(
-    deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch, left: str
-) -> None:
+def test_a_stop_after_the_packages_goes_on(deb_bisector: Bisector, monkeypatch: pytest.MonkeyPatch, left: str) -> None:
     commits = with_tags(deb_bisector, 100.0, 60.0)
     with monkeypatch.context() as patch:
         where, last = (Prover, "prove") if left == "the search inside" else (search, "summarize")
@@ -256,20 +252,13 @@ def test_the_patch_that_did_it_is_found(bisector: Bisector, tmp_path: Path, mail
     if mailbox:
         given = tmp_path / "series.mbox"
         given.write_bytes(b"".join(path.read_bytes() for path in files))
-    answer = searched_from(bisector, base, "--series", str(given))
+    answer = searched(bisector, "--good", base, "--tree", str(tree), series=str(given))
     (found,) = answer.changes
     assert answer.kind == "patches" and found.title.endswith("mm: step 5")
     assert found.commit == ("0005.patch" if mailbox else files[4].name)
     assert found.proof is not None and found.proof.confirmed
     assert bisector.run("log") == 0
     assert all(line.startswith("#") for line in bisector.printed.splitlines())
-
-
-def searched_from(bisector: Bisector, base: str, *words: str) -> Answer:
-    """The answer of a search whose new end follows from the old one."""
-    more = ["--good", base, "--tree", str(bisector.tree), "-w", bisector.workload, "--json"]
-    assert bisector.run(*words, *more) == 0, bisector.said
-    return msgspec.json.decode(bisector.printed, type=Answer)
 
 
 def test_options_change_one_after_the_other(tmp_path: Path) -> None:
@@ -302,5 +291,7 @@ def test_the_option_that_did_it_is_found(bisector: Bisector, tmp_path: Path, mon
     monkeypatch.setattr(runs, "measure", measure)
     (tmp_path / "a").write_text("thp=never\n")
     (tmp_path / "b").write_text("sysctl.vm.a=1\nthp=always\nsysctl.vm.b=1\nhugepages=4\n")
-    answer = searched_from(bisector, base, "--options", str(tmp_path / "a"), str(tmp_path / "b"))
+    more = ["--good", base, "--tree", str(bisector.tree), "-w", bisector.workload]
+    assert bisector.run("--options", str(tmp_path / "a"), str(tmp_path / "b"), *more, "--json") == 0, bisector.said
+    answer = msgspec.json.decode(bisector.printed, type=Answer)
     assert [one.commit for one in answer.changes] == ["thp"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.bisection.answer import Answer, Function
+from lab.bisection.answer import Answer, Function, HunkSet, Proof
 from lab.bisection.journal import Event, Journal
 from lab.bisection.proof import Prover
 from lab.compare import result_folders
@@ -28,27 +28,36 @@ NEUTRAL = {f"lib/file{number}.c": text("a", "b", "c") for number in range(6)}
 CHANGED = {f"lib/file{number}.c": text("A", "b", "C") for number in range(6)}
 
 
+def committed(top: Path, old: dict[str, str], new: dict[str, str]) -> tuple[str, str]:
+    return commit(top, old), commit(top, new)
+
+
 def planted(top: Path, old: dict[str, str], new: dict[str, str]) -> tuple[str, str]:
     """Two commits with planted files among neutral ones."""
-    return commit(top, {**NEUTRAL, **old}), commit(top, {**CHANGED, **new})
+    return committed(top, {**NEUTRAL, **old}, {**CHANGED, **new})
 
 
 def by(bisector: Bisector, kind: str, ends: tuple[str, str], *more: str) -> Answer:
     return bisector.search(*ends, "--by", kind, *more, words="old new")
 
 
+def the_only(answer: Answer) -> tuple[HunkSet, Proof]:
+    """What carries the only change that was found, and its proof, which confirms it."""
+    (found,) = answer.changes
+    assert found.hunks is not None and found.proof is not None and found.proof.confirmed
+    return found.hunks, found.proof
+
+
 def test_a_hunk_is_found_and_proved_both_ways(bisector: Bisector) -> None:
     old, new = text("x", "cost 100", "y", "z"), text("X", "cost 130", "Y", "z")
     answer = by(bisector, "hunks", planted(bisector.tree, {"mm/slow.c": old}, {"mm/slow.c": new}))
     assert answer.outcome == "found" and answer.kind == "hunks" and answer.candidates == 15
-    (found,) = answer.changes
-    assert found.hunks is not None and found.hunks.files == ["mm/slow.c"] and found.hunks.hunks == 1
-    assert found.hunks.share == pytest.approx(1) and found.hunks.functions == ["f1"]
-    assert found.hunks.diff[-2:] == ["-\tcost 100", "+\tcost 130"]
-    proof = found.proof
-    assert proof is not None and proof.confirmed and proof.fresh is not None and proof.applied is not None
+    hunks, proof = the_only(answer)
+    assert (hunks.files, hunks.hunks, hunks.functions) == (["mm/slow.c"], 1, ["f1"])
+    assert hunks.share == pytest.approx(1) and hunks.diff[-2:] == ["-\tcost 100", "+\tcost 130"]
+    assert proof.fresh is not None and proof.applied is not None
     assert proof.fresh.ratio == pytest.approx(100 / 130) == proof.applied.ratio, "throughput, both ways"
-    assert [commit.partition(" ")[2] for commit in found.hunks.commits] == ["a change"]
+    assert [commit.partition(" ")[2] for commit in hunks.commits] == ["a change"]
     applied = result_folders.load_result(result_folders.open_folder(proof.applied_result or ""))
     assert not set(applied.seeds) & set(answer.seeds)
 
@@ -73,9 +82,9 @@ def test_lines_that_are_close_are_one_hunk_between_distant_releases(bisector: Bi
     """A remark beside the costly line is a hunk of its own only if few files differ."""
     old = {f"mm/far{number}.c": "int a;\n" for number in range(files - 1)} | {"mm/slow.c": "// old\n\n\tcost 100\n"}
     new = {f"mm/far{number}.c": "int b;\n" for number in range(files - 1)} | {"mm/slow.c": "// new\n\n\tcost 130\n"}
-    (found,) = by(bisector, "hunks", (commit(bisector.tree, old), commit(bisector.tree, new))).changes
-    assert found.hunks is not None and found.hunks.files == ["mm/slow.c"] and found.hunks.hunks == 1
-    assert sum(line.startswith("+") and not line.startswith("+++") for line in found.hunks.diff) == lines
+    hunks, _ = the_only(by(bisector, "hunks", committed(bisector.tree, old, new)))
+    assert hunks.files == ["mm/slow.c"] and hunks.hunks == 1
+    assert sum(line.startswith("+") and not line.startswith("+++") for line in hunks.diff) == lines
 
 
 @pytest.mark.long
@@ -93,36 +102,18 @@ def test_two_files_are_independent_parts_with_their_shares(bisector: Bisector) -
 def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     named = [Function(name="f0", space="kernel", base=1, test=5)]
     monkeypatch.setattr(Prover, "_explained", lambda *_: (named, []))
-    old = {"fs/pipe.c": text("uses spare cost", "cost 100"), "include/pipe.h": text("has spare")}
-    new = {"fs/pipe.c": text("uses pool cost", "cost 130"), "include/pipe.h": text("has pool")}
-    old["fs/pipe.c"] = old["fs/pipe.c"].replace("uses spare cost", "uses spare\n\tcost 10")
-    new["fs/pipe.c"] = new["fs/pipe.c"].replace("uses pool cost", "uses pool\n\tcost 60")
+    old = {"fs/pipe.c": text("uses spare\n\tcost 10", "cost 100"), "include/pipe.h": text("has spare")}
+    new = {"fs/pipe.c": text("uses pool\n\tcost 60", "cost 130"), "include/pipe.h": text("has pool")}
     answer = by(bisector, "files", planted(bisector.tree, old, new))
-    (found,) = answer.changes
-    assert found.hunks is not None and sorted(found.hunks.files) == ["fs/pipe.c", "include/pipe.h"]
-    assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
+    hunks, proof = the_only(answer)
+    assert sorted(hunks.files) == ["fs/pipe.c", "include/pipe.h"] and proof.applied is not None
     assert any("undeclared" in step.why for step in answer.skipped)
     assert "not decided: fs/pipe.c:" in bisector.said, "not the way to the lab's own folder"
 
 
 @pytest.mark.long
-def test_the_older_end_gets_the_hunks_that_the_named_ones_need(bisector: Bisector) -> None:
+def test_the_older_end_gets_the_hunks_that_named_ones_need(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newer end builds with the old hunk, the older one with the new hunk only together with another."""
-    old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("q")}
-    new = {"fs/pipe.c": text("uses pool\n\tcost 130"), "fs/other.c": text("has pool")}
-    answer = by(bisector, "hunks", planted(bisector.tree, old, new))
-    (found,) = answer.changes
-    assert found.hunks is not None and found.hunks.files == ["fs/pipe.c"] and found.proof is not None
-    assert found.proof.confirmed and found.proof.applied_more == 1 and found.proof.applied is not None
-    assert found.proof.applied.ratio == pytest.approx(100 / 130)
-    for form in ("text", "md", "html", "mail"):
-        assert "and 1 more hunk that they need" in " ".join(bisector.report(form).split())
-
-
-@pytest.mark.long
-def test_a_resumed_proof_builds_no_older_end_that_failed_again(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
-) -> None:
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("q")}
     new = {"fs/pipe.c": text("uses pool\n\tcost 130"), "fs/other.c": text("has pool")}
     failed: list[str] = []
@@ -136,20 +127,22 @@ def test_a_resumed_proof_builds_no_older_end_that_failed_again(
 
     monkeypatch.setattr(KernelSpec, "obtain", obtain)
     whole = by(bisector, "hunks", planted(bisector.tree, old, new))
+    hunks, proof = the_only(whole)
+    assert hunks.files == ["fs/pipe.c"] and proof.applied_more == 1 and proof.applied is not None
+    assert proof.applied.ratio == pytest.approx(100 / 130)
+    for form in ("text", "md", "html", "mail"):
+        assert "and 1 more hunk that they need" in " ".join(bisector.report(form).split())
     assert len([name for name in failed if name.startswith("apply-")]) == 1
     failed.clear()
-    resumed = bisector.resumed()
-    assert not failed and resumed.changes == whole.changes
-    assert resumed.changes[0].proof is not None and resumed.changes[0].proof.applied_more == 1
+    assert bisector.resumed().changes == whole.changes and not failed
 
 
 @pytest.mark.long
 def test_the_older_end_gets_the_needed_hunks_of_the_same_file_alone(bisector: Bisector) -> None:
     old = {"fs/pipe.c": text("cost 100", "q"), "fs/far.c": text("q", "q")}
     new = {"fs/pipe.c": text("uses pool\n\tcost 130", "has pool"), "fs/far.c": text("has pool", "has ring")}
-    (found,) = by(bisector, "hunks", planted(bisector.tree, old, new)).changes
-    assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
-    assert found.proof.applied_more == 1
+    _, proof = the_only(by(bisector, "hunks", planted(bisector.tree, old, new)))
+    assert proof.applied is not None and proof.applied_more == 1
 
 
 @pytest.mark.long
@@ -157,11 +150,8 @@ def test_a_side_that_does_not_build_is_said(bisector: Bisector) -> None:
     """The newer end with the old hunk builds, the older one with the new hunk does not, and nothing brings its need."""
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("has pool"), "fs/more.c": text("uses pool")}
     new = {"fs/pipe.c": text("gone pool\n\tcost 130"), "fs/other.c": text("q"), "fs/more.c": text("r")}
-    answer = by(bisector, "files", planted(bisector.tree, old, new))
-    (found,) = answer.changes
-    assert found.hunks is not None and found.hunks.files == ["fs/pipe.c"]
-    assert found.proof is not None and found.proof.confirmed and found.proof.applied is None
-    assert "undeclared" in (found.proof.not_applied or "")
+    hunks, proof = the_only(by(bisector, "files", planted(bisector.tree, old, new)))
+    assert hunks.files == ["fs/pipe.c"] and proof.applied is None and "undeclared" in (proof.not_applied or "")
 
 
 def test_neutral_differences_carry_nothing_and_cost_no_build(bisector: Bisector) -> None:
@@ -176,25 +166,20 @@ def test_the_sources_may_be_of_two_trees(bisector: Bisector, tmp_path: Path) -> 
     other = tmp_path / "other"
     commit(bisector.tree, {**NEUTRAL, "mm/slow.c": text("cost 100")})
     commit(other, {**CHANGED, "mm/slow.c": text("cost 130"), "mm/more.c": text("new")})
-    answer = by(bisector, "hunks", (f"worktree:{bisector.tree}", f"worktree:{other}"))
-    (found,) = answer.changes
-    assert found.hunks is not None and found.hunks.files == ["mm/slow.c"]
-    assert found.proof is not None and found.proof.confirmed and found.proof.applied is not None
+    hunks, proof = the_only(by(bisector, "hunks", (f"worktree:{bisector.tree}", f"worktree:{other}")))
+    assert hunks.files == ["mm/slow.c"] and proof.applied is not None
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("guests", [6, 8])
 def test_a_budget_that_is_used_up_leaves_the_rest_to_resume(bisector: Bisector, guests: int) -> None:
-    ends = (
-        commit(bisector.tree, {"mm/a.c": text("cost 100", "q")}),
-        commit(bisector.tree, {"mm/a.c": text("cost 130", "Q")}),
-    )
+    ends = committed(bisector.tree, {"mm/a.c": text("cost 100", "q")}, {"mm/a.c": text("cost 130", "Q")})
     with bisector.stopped_after(guests):
         stopped = by(bisector, "hunks", ends, "--budget", "1h", "--jobs", "1")
     assert stopped.outcome == "undecided" and "budget" in stopped.reason
     assert bisector.run("status") == 0
-    (found,) = bisector.resumed().changes
-    assert found.hunks is not None and found.hunks.hunks == 1 and found.proof is not None and found.proof.confirmed
+    hunks, _ = the_only(bisector.resumed())
+    assert hunks.hunks == 1
 
 
 def interrupted(bisector: Bisector, ends: tuple[str, str]) -> None:
@@ -212,7 +197,7 @@ def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, m
     """Also one whose kernel does not build: the search asks for the same mixes in the same order."""
     old = {"mm/a.h": text("has spare"), "mm/b.c": text("cost 100", "quiet"), "mm/c.c": text("one", "two", "three")}
     new = {"mm/a.h": text("empty"), "mm/b.c": text("cost 130", "Quiet"), "mm/c.c": text("gone spare", "Two", "Three")}
-    ends = commit(bisector.tree, old), commit(bisector.tree, new)
+    ends = committed(bisector.tree, old, new)
     whole, append = by(bisector, "hunks", ends), Journal.append
     assert whole.skipped and len(whole.path) >= 4
     for stop in range(1, 4 + len(whole.path)):
@@ -230,14 +215,10 @@ def test_a_stop_after_any_event_resumes_to_the_same_answer(bisector: Bisector, m
         require_the_same(bisector.resumed(), whole)
 
 
-def test_a_stop_within_the_build_of_a_mix_resumes_to_the_same_answer(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_within_a_build_resumes_to_the_same_answer(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its patch is written and its name is in the history, but no reading is in the journal."""
-    ends = (
-        commit(bisector.tree, {"mm/a.c": text("cost 100", "q"), "mm/c.c": "c\n"}),
-        commit(bisector.tree, {"mm/a.c": text("cost 130", "Q"), "mm/c.c": "C\n"}),
-    )
+    old, new = {"mm/a.c": text("cost 100", "q"), "mm/c.c": "c\n"}, {"mm/a.c": text("cost 130", "Q"), "mm/c.c": "C\n"}
+    ends = committed(bisector.tree, old, new)
     whole = by(bisector, "hunks", ends)
     with monkeypatch.context() as patch:
 
@@ -253,7 +234,7 @@ def test_a_stop_within_the_build_of_a_mix_resumes_to_the_same_answer(
 
 
 def test_a_recipe_names_the_ends_and_its_limits_do_not_count(bisector: Bisector, tmp_path: Path) -> None:
-    ends = commit(bisector.tree, {"mm/a.c": text("cost 100")}), commit(bisector.tree, {"mm/a.c": text("cost 130")})
+    ends = committed(bisector.tree, {"mm/a.c": text("cost 100")}, {"mm/a.c": text("cost 130")})
     (tmp_path / "mine.toml").write_text(
         f'schema = 1\nworkload = "{bisector.workload}"\nold = "{ends[0]}"\nnew = "{ends[1]}"\npaths = ["lib"]\n'
     )
