@@ -110,9 +110,7 @@ def watched(bisector: Bisector, monkeypatch: pytest.MonkeyPatch, watch: Watch, *
         return bisector.search(old, new, *words)
 
 
-def test_the_next_one_is_built_while_guests_of_this_one_run_on_two_cores(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_is_built_while_guests_of_this_one_run(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = line(bisector.tree, [100.0] * 10 + [60.0] * 6)
     path = [step.commit for step in watched(bisector, monkeypatch, Watch(), "--no-speculate").path]
     watch = Watch(following=dict(pairwise(path)))
@@ -124,9 +122,7 @@ def test_the_next_one_is_built_while_guests_of_this_one_run_on_two_cores(
         assert watch.events.index(("build", one)) < begun < min(guests)
 
 
-def test_the_answer_is_the_same_without_and_then_nothing_is_built_ahead(
-    bisector: Bisector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_it_the_answer_is_the_same(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = line(bisector.tree, [100.0] * 7 + ["build"] * 2 + [100.0] * 3 + [60.0] * 6 + [66.0] * 6)
     found = []
     for word in ("--speculate", "--no-speculate"):

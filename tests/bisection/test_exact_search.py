@@ -30,9 +30,7 @@ def line(size: int) -> Graph:
     return Graph(tuple((i - 1,) for i in range(size)))
 
 
-def whole_search(
-    graph: Graph, value: Value, broken: Iterable[int] = (), first: Iterable[int] = (), count: int = 1
-) -> Done:
+def searched(graph: Graph, value: Value, broken: Iterable[int] = (), first: Iterable[int] = (), count: int = 1) -> Done:
     """Search with levels by value, `count` commits at once. first: commits measured before it begins."""
     cannot = set(broken)
     values: list[float] = [0.0]
@@ -73,32 +71,30 @@ def test_a_culprit_in_a_broken_stretch_costs_a_bounded_number_of_tries(length: i
     for start in range(1, 1023 - length, 49):
         broken = range(start, start + length)
         culprit = start + length // 2
-        done = whole_search(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
+        done = searched(line(1024), lambda c, at=culprit: float(c >= at), broken)  # type: ignore[misc]
         (change,) = done.changes
         # Neither a testable one among them but the last, nor a broken one left out.
         assert change.suspects == (*broken, start + length)
-        assert len(done.measured) <= 12
-        assert len(done.skipped) <= tries
+        assert len(done.measured) <= 12 and len(done.skipped) <= tries
 
 
 def test_only_the_new_end_can_be_tested() -> None:
-    done = whole_search(line(8), lambda c: float(c >= 3), range(7))
+    done = searched(line(8), lambda c: float(c >= 3), range(7))
     assert [change.suspects for change in done.changes] == [tuple(range(8))]
     assert not done.measured
 
 
 def test_a_second_change_is_found_with_its_sign() -> None:
-    done = whole_search(line(64), lambda c: 0.5 * (c >= 20) - 0.1 * (c >= 44))
+    done = searched(line(64), lambda c: 0.5 * (c >= 20) - 0.1 * (c >= 44))
     assert done.culprits == [20, 44]
     assert [change.before for change in done.changes] == [19, 43]
 
 
 def test_a_fix_after_the_culprit_is_found_once_one_in_between_is_measured() -> None:
-    alike = whole_search(line(64), lambda c: float(20 <= c < 44))
+    alike = searched(line(64), lambda c: float(20 <= c < 44))
     assert alike.changes == [] and alike.measured == []
-    probed = whole_search(line(64), lambda c: float(20 <= c < 44), first=[31])
-    assert probed.culprits == [20, 44]
-    assert len(probed.measured) <= 1 + 2 * 5
+    probed = searched(line(64), lambda c: float(20 <= c < 44), first=[31])
+    assert probed.culprits == [20, 44] and len(probed.measured) <= 1 + 2 * 5
 
 
 # ---- branches and merges
@@ -146,7 +142,7 @@ def test_one_culprit_anywhere_in_a_history_with_merges(seed: int) -> None:
     draw = dice(seed)
     graph = random_graph(draw, draw.randrange(2, 60))
     for culprit in range(len(graph)):
-        done = whole_search(graph, value_of(graph, {culprit: 1.0}))
+        done = searched(graph, value_of(graph, {culprit: 1.0}))
         assert done.culprits == [culprit]
 
 
@@ -156,7 +152,7 @@ def test_two_culprits_in_a_history_with_merges(seed: int) -> None:
     graph = random_graph(draw, draw.randrange(4, 40))
     for _ in range(10):
         first, second = draw.sample(range(len(graph)), 2)
-        done = whole_search(graph, value_of(graph, {first: -0.5, second: 0.1}))
+        done = searched(graph, value_of(graph, {first: -0.5, second: 0.1}))
         assert sorted(done.culprits) == sorted([first, second])
 
 
@@ -166,7 +162,7 @@ def test_with_skips_the_range_holds_the_culprit_and_names_nothing_testable_but_o
     graph = random_graph(draw, draw.randrange(5, 60))
     broken = set(draw.sample(range(len(graph) - 1), len(graph) // 3))
     for culprit in range(len(graph)):
-        done = whole_search(graph, value_of(graph, {culprit: 1.0}), broken)
+        done = searched(graph, value_of(graph, {culprit: 1.0}), broken)
         holding = [change for change in done.changes if culprit in change.suspects]
         assert holding, (culprit, done)
         for change in done.changes:
@@ -191,9 +187,8 @@ def test_what_is_next_either_way_is_foretold() -> None:
 def test_k_commits_at_once_need_the_logarithm_to_base_k_plus_one(size: int, count: int, most: int) -> None:
     assert most == math.ceil(math.log(size, count + 1) - 1e-9)
     for culprit in range(0, size, max(1, size // 128)):
-        done = whole_search(line(size), lambda c, at=culprit: float(c >= at), count=count)  # type: ignore[misc]
-        assert done.culprits == [culprit]
-        assert len(done.rounds) <= most
+        done = searched(line(size), lambda c, at=culprit: float(c >= at), count=count)  # type: ignore[misc]
+        assert done.culprits == [culprit] and len(done.rounds) <= most
 
 
 def test_what_one_change_does_not_use_up_goes_to_the_next() -> None:
@@ -210,6 +205,6 @@ def test_the_same_culprits_on_any_history_however_many_at_once(count: int) -> No
     for _ in range(30):
         graph = random_graph(draw, draw.randrange(20, 60))
         culprit = draw.randrange(len(graph))
-        done = whole_search(graph, value_of(graph, {culprit: 1.0}), count=count)
+        done = searched(graph, value_of(graph, {culprit: 1.0}), count=count)
         assert done.culprits == [culprit]
-        assert len(done.rounds) <= len(whole_search(graph, value_of(graph, {culprit: 1.0})).rounds)
+        assert len(done.rounds) <= len(searched(graph, value_of(graph, {culprit: 1.0})).rounds)

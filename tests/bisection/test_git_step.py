@@ -81,9 +81,7 @@ def test_statuses_of_a_step(tmp_path: Path, recipe: Path) -> None:
     assert statuses == [0, 0, 125, 125, 125, 1, 0, 1]
 
 
-def test_a_step_measures_nothing_twice_and_neither_measures_nor_touches_uncommitted_work(
-    tmp_path: Path, recipe: Path
-) -> None:
+def test_a_step_measures_nothing_twice_and_leaves_uncommitted_work_alone(tmp_path: Path, recipe: Path) -> None:
     tree, ran = tmp_path / "linux", tmp_path / "ran"
     commits = line(tree, [100.0, 100.0, 60.0])
     git(tree, "checkout", "-q", commits[1])

@@ -16,9 +16,7 @@ from ..fakes.kernel import commit_all, git
 Files = dict[str, tuple[str, bytes]]
 
 
-def _committed(
-    top: Path, old: dict[str, bytes | None], new: dict[str, bytes | None]
-) -> tuple[Files, Files, list[Hunk]]:
+def _commits(top: Path, old: dict[str, bytes | None], new: dict[str, bytes | None]) -> tuple[Files, Files, list[Hunk]]:
     """Both versions as git has them, and the hunks between them."""
     top.mkdir()
     git(top, "init", "-q")
@@ -54,7 +52,7 @@ def test_no_hunk_is_the_new_file_and_all_are_the_old_one(tmp_path: Path, seed: i
     draw = random.Random(seed)  # noqa: S311
     lines = [b"line %d\n" % number for number in range(draw.randrange(60))]
     ends = [b"".join(made).removesuffix(draw.choice([b"\n", b""])) for made in (lines, _edited(lines, draw))]
-    old, new, found = _committed(tmp_path / "git", {"a.c": ends[0], "b": b"b"}, {"a.c": ends[1]})
+    old, new, found = _commits(tmp_path / "git", {"a.c": ends[0], "b": b"b"}, {"a.c": ends[1]})
     before, after = old.get("a.c"), new.get("a.c")
     assert hunks.mixed(before, after, [(hunk, False) for hunk in found]) == after
     assert hunks.mixed(before, after, [(hunk, True) for hunk in found]) == (before if found else after)
@@ -67,7 +65,7 @@ def test_one_hunk_of_three_is_taken_alone(tmp_path: Path) -> None:
     lines = [b"%d\n" % number for number in range(40)]
     after = [*lines]
     after[5:6], after[20:20], after[30:32] = [b"five\n"], [b"more\n", b"and more\n"], []
-    old, new, found = _committed(tmp_path / "git", {"a.c": b"".join(lines)}, {"a.c": b"".join(after)})
+    old, new, found = _commits(tmp_path / "git", {"a.c": b"".join(lines)}, {"a.c": b"".join(after)})
     assert len(found) == 3
     for taken in range(3):
         choice = [(hunk, place == taken) for place, hunk in enumerate(found)]
@@ -85,12 +83,12 @@ def test_one_hunk_of_three_is_taken_alone(tmp_path: Path) -> None:
 
 def test_the_function_of_a_hunk_behind_a_label(tmp_path: Path) -> None:
     head = b"int outer(void)\n{\n\tint value;\nretry:\n" + b"\tsame();\n" * 9
-    _, _, found = _committed(tmp_path / "git", {"a.c": head + b"\told();\n}\n"}, {"a.c": head + b"\tnew();\n}\n"})
+    _, _, found = _commits(tmp_path / "git", {"a.c": head + b"\told();\n}\n"}, {"a.c": head + b"\tnew();\n}\n"})
     assert [hunk.functions for hunk in found] == [{"outer"}]
 
 
 def test_new_gone_and_binary_files_are_taken_whole(tmp_path: Path) -> None:
-    old, new, found = _committed(
+    old, new, found = _commits(
         tmp_path / "git",
         {"gone.c": b"int gone;\n", "logo.bin": b"\0one", "new.c": None},
         {"gone.c": None, "logo.bin": b"\0two", "new.c": b"int fresh;\n"},

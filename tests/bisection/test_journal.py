@@ -26,8 +26,7 @@ def written(path: Path) -> bytes:
 def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
     written(tmp_path / "journal")
     again = Journal(tmp_path / "journal")
-    assert again.events == EVENTS
-    assert again.seeds == [101, 102]
+    assert again.events == EVENTS and again.seeds == [101, 102]
     assert list(again.readings) == ["a", "b"] and again.readings["b"].values == [3.0, 4.0]
 
 

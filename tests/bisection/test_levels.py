@@ -24,15 +24,10 @@ def test_the_band_is_the_threshold_but_never_more_than_a_third_of_the_effect() -
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (OLD, Level(0)),
-        (NEW, Level(1)),
-        (times(1.015), Level(0)),
-        (times(0.985, NEW), Level(1)),
-        (times(0.8), Level(None, new=True)),
-        (times(1.05), Level(None, new=True)),
-        (times(0.9, NEW), Level(None, new=True)),
+        (OLD, Level(0)), (NEW, Level(1)), (times(1.015), Level(0)), (times(0.985, NEW), Level(1)),
+        *((far, Level(None, new=True)) for far in (times(0.8), times(1.05), times(0.9, NEW))),
     ],
-)
+)  # fmt: skip
 def test_values_without_spread_decide(values: list[float], expected: Level) -> None:
     assert exact_state.level_of(values, [OLD, NEW], BAND) == expected
 

@@ -34,9 +34,6 @@ from ..fakes.bisector import Bisector
 from ..fakes.kernel import git
 from ..fakes.work import quiet
 
-METRIC = Metric(name="throughput", unit="op/s", better="higher", primary=True)
-QUIET = quiet()
-
 
 class Killed(BaseException):
     """What `kill -9` is to a test."""
@@ -49,7 +46,7 @@ class Host:
     boots, counted over the life of the host.
     """
 
-    metric = METRIC
+    metric = Metric(name="throughput", unit="op/s", better="higher", primary=True)
     environment = None
 
     def __init__(
@@ -127,7 +124,7 @@ def search(at: Session, host: Host, deadline: float | None = None) -> Answer:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live_runner, "GuestBooter", lambda *_: host)
         patch.setattr(Prover, "prove", lambda _, answer: answer)
-        return conclude(at, QUIET.until(deadline))
+        return conclude(at, quiet(deadline=deadline))
 
 
 def live_state(at: Session) -> LiveState:
@@ -244,9 +241,7 @@ def test_kills_anywhere_change_nothing_and_nothing_is_booted_twice(tmp_path: Pat
     assert answer.live is not None and len(host.booted) == answer.live.boots
 
 
-def test_a_journal_is_followed_where_the_search_would_now_choose_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_is_followed_where_the_search_now_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when another version of a library rounds the last digit otherwise."""
     at, host = tmp_path / "r", Host(culprit=6, noise=0.3)
     begin(at)

@@ -15,9 +15,7 @@ COSTS = Costs(120.0, 10.0)
 Journal = list[Reading | int]
 
 
-def drive(
-    live: LiveSearch, world: World, journal: Journal | None = None, stop_after: int = 10**6
-) -> NextBoots | Result:
+def drive(live: LiveSearch, world: World, journal: Journal | None = None, most: int = 10**6) -> NextBoots | Result:
     """Do what the search asks for, until it is done or that many things were recorded."""
     journal = [] if journal is None else journal
     while isinstance(step := live.next(), NextBoots):
@@ -26,7 +24,7 @@ def drive(
             journal.append(step.commit)
             continue
         for image in step.boots:
-            if len(journal) >= stop_after:
+            if len(journal) >= most:
                 return live.next()
             journal.append(booted(world, image))
             live.record(journal[-1])
@@ -66,21 +64,18 @@ def test_a_journal_brings_back_any_search(cut: int) -> None:
     done = drive(whole, world, journal)
     assert len(journal) > cut
     broken_off, again = LiveSearch(64, costs=COSTS, seed=5), World(noise, (1, 3))
-    step = drive(broken_off, again, kept := [], stop_after=cut)
+    step = drive(broken_off, again, kept := [], most=cut)
     assert kept == journal[:cut]
     resumed = replay(LiveSearch(64, costs=COSTS, seed=5), kept)
-    assert resumed.next() == step
-    assert resumed.outlook() == broken_off.outlook()
+    assert resumed.next() == step and resumed.outlook() == broken_off.outlook()
     assert drive(resumed, again) == done
 
 
 def test_ends_that_are_alike_are_not_searched() -> None:
     world = World(quiet(effect=0.0), (1, 5))
     done = ended(LiveSearch(64, costs=COSTS, rules=StoppingRules(end_blocks=30)), world)
-    assert done.outcome is SearchOutcome.NO_CULPRIT
-    assert done.suspects == ()
-    assert world.built == {Image(0), Image(64)}
-    assert world.samples == 60
+    assert done.outcome is SearchOutcome.NO_CULPRIT and done.suspects == ()
+    assert world.built == {Image(0), Image(64)} and world.samples == 60
 
 
 def test_a_commit_that_does_not_always_boot_is_left_out() -> None:
@@ -107,16 +102,14 @@ def test_simulated_searches_are_right_and_cheap() -> None:
     figures, _ = searches.many(Noise(commits=128, effect=2.0), StoppingRules(confirm_alpha=None), 16, seed=300)
     assert figures.right >= 80  # 97 expected; fewer than 13 of 16 then has a chance of .1 %
     assert figures.claimed >= 95
-    assert figures.samples <= 105
-    assert figures.builds <= 11
+    assert figures.samples <= 105 and figures.builds <= 11
 
 
 def test_levels_of_the_images_own_mislead_no_confirmed_search() -> None:
     # Boots of the same two images confirmed 86 wrong answers of 196 in such a world.
     noise = Noise(commits=128, effect=2.0, level_sd=0.6)
     figures, _ = searches.many(noise, StoppingRules(max_boots=250), 8, seed=303)
-    assert figures.confirmed >= 3
-    assert figures.misled <= 1
+    assert figures.confirmed >= 3 and figures.misled <= 1
 
 
 def test_an_a_a_of_builds_says_how_far_images_are_apart() -> None:
