@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from msgspec.structs import replace as replace_fields
 
@@ -17,7 +17,7 @@ from lab.compare.live import LiveComparison
 from lab.compare.measurement import ExactGuests, Measurement, prepare_around, require_fixed_work
 from lab.compare.plan import Plan
 from lab.compare.result_folders import Clock
-from lab.compare.results import AbResult, ArmResult, Finding
+from lab.compare.results import AbResult, ArmResult, Finding, ResultEnvironment
 from lab.compare.sampling import SeedRequest, Series, fill
 from lab.core.errors import HostFailed
 from lab.core.executor import Work
@@ -30,6 +30,30 @@ from lab.kernels.kernel import KernelSpec
 from lab.kernels.spec import MOUNT, READ_BACK
 from lab.stats.verdict import Outcome
 from lab.workloads.spec import Workload
+
+
+class Guests(Protocol):
+    """The guests of a comparison: of exact mode, by seeds, or of live mode, in rounds."""
+
+    @property
+    def environment(self) -> ResultEnvironment:
+        """The environment of both arms' guests."""
+
+    def measure(self, work: Work) -> None:
+        """Run guests until every case is decided, or no seed, round or time is left.
+
+        Guests that are on disk already do not run again. Raises `HostFailed` if there is nothing to judge then.
+        """
+
+    def judge(self, work: Work) -> Finding:
+        """Judge every case, and all of them together."""
+
+
+def around(arms: tuple[Arm, ...], measurement: Measurement, plan: Plan, work: Work) -> Guests:
+    """The guests of a plan's mode around arms whose kernels are at hand."""
+    if plan.live is None:
+        return ExactComparison.around(arms, measurement, plan, work)
+    return LiveComparison.around(arms, measurement, plan, plan.live, work)
 
 
 def measure(plan: Plan, folder: Path, work: Work, *, aloud: bool = False) -> AbResult:
@@ -45,14 +69,10 @@ def measure(plan: Plan, folder: Path, work: Work, *, aloud: bool = False) -> AbR
     if aloud and plan.live is None:
         announce(measurement, plan, work)
     arms = measurement.arms(plan.planned, work)
-    comparison: ExactComparison | LiveComparison
-    if plan.live is None:
-        comparison = ExactComparison.around(arms, measurement, plan, work)
-    else:
-        comparison = LiveComparison.around(arms, measurement, plan, plan.live, work)
-    comparison.measure(work)
-    found, environment = comparison.judge(work), comparison.guests.environment
-    base, test = (ArmResult.of(arm, environment) for arm in arms)
+    guests = around(arms, measurement, plan, work)
+    guests.measure(work)
+    found = guests.judge(work)
+    base, test = (ArmResult.of(arm, guests.environment) for arm in arms)
     return result_folders.finish(
         folder,
         plan,
@@ -60,7 +80,7 @@ def measure(plan: Plan, folder: Path, work: Work, *, aloud: bool = False) -> AbR
         AbResult,
         base=base,
         test=test,
-        environment=environment,
+        environment=guests.environment,
         seeds=found.seeds,
         cases=found.cases,
         verdict=found.overall.verdict,
@@ -140,11 +160,12 @@ class ExactComparison:
         require_fixed_work(guests)
         return cls(plan=plan, measurement=measurement, guests=guests)
 
-    def measure(self, work: Work) -> None:
-        """Run both arms, seed by seed, until every case is decided, or no seed or time is left.
+    @property
+    def environment(self) -> ResultEnvironment:
+        return self.guests.environment
 
-        Guests that are on disk already do not run again. Raises `HostFailed` if there is nothing to judge then.
-        """
+    def measure(self, work: Work) -> None:
+        """Run both arms, seed by seed, until every case is decided, or no seed or time is left."""
         series = self.guests.series
         fill(series, self.guests.arms, self.plan, self._undecided, work, loss="case")
         failures = [one.failures(case) for one in series for case in one.cases]
@@ -157,7 +178,6 @@ class ExactComparison:
             )
 
     def judge(self, work: Work) -> Finding:
-        """Judge every case, and all of them together."""
         series = self.guests.series
         cases, overall = judge(series, self.plan)
         by_name = {case.name: case.primary for case in cases if case.verdict.is_change}

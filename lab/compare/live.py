@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -18,7 +19,7 @@ from lab.compare.live_guests import LiveGuests
 from lab.compare.live_results import Counted, Live, LiveRound, ModelCheck
 from lab.compare.measurement import Measurement, prepare
 from lab.compare.plan import LivePlan, Plan
-from lab.compare.results import CaseResult, FailedCase, Finding, mean
+from lab.compare.results import CaseResult, FailedCase, Finding, ResultEnvironment, mean
 from lab.compare.round_runner import RoundRunner
 from lab.compare.rounds import ARMS, Covariate, Design, Rounds
 from lab.compare.runs import Run
@@ -55,7 +56,9 @@ class Narrator:
                 self._bars[case] = self._progress.task(case, self._runner.rounds.design.max_blocks)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         for bar in self._bars.values():
             bar.close()
 
@@ -188,8 +191,12 @@ class LiveComparison:
             facts=host.survey(sorted({cpu for one in setups for cpu_set in one.cpu_sets for cpu in cpu_set.cpus})),
         )
 
+    @property
+    def environment(self) -> ResultEnvironment:
+        return self.guests.environment
+
     def measure(self, work: Work) -> None:
-        """Run rounds until every case is decided, or no round or time is left; `HostFailed` if there is none."""
+        """Run rounds until every case is decided, or no round or time is left."""
         _announce(self.live, self.guests.setups, self.facts, work.progress)
         with Narrator(self.runner, work.progress) as narrator:
             while (live_round := self.runner.run_round()) is not None:
@@ -235,7 +242,6 @@ class LiveComparison:
     def _document(self, profiles: dict[str, Difference], checks: Checks) -> Live:
         """The part of the result that only live mode has."""
         plan, guests, rounds = self.live, self.guests, self.runner.rounds
-        planned = rounds.round_plan.rounds if rounds.round_plan else None
         quote = partial(
             certificates.quote, present=certificates.setup(guests.environment.qemu), accelerator=plan.accelerator,
             duet=plan.duet, rounds=len(rounds.blocks),
@@ -250,8 +256,7 @@ class LiveComparison:
             commands=guests.commands,
             host=self.facts,
             rounds=self.runner.tried,
-            # A number that the user fixed can be smaller than any verdict needs.
-            planned_rounds=min(planned, plan.max_rounds) if planned and plan.fixed_rounds else planned,
+            planned_rounds=_planned_rounds(plan, rounds),
             sampling=rounds.sampling(),
             covariates=rounds.covariates,
             certificates={case: said for case in rounds.metrics if (said := quote(case))},
@@ -319,6 +324,12 @@ def _profiles(guests: LiveGuests, progress: Progress) -> dict[str, Difference]:
                     of_case |= {arm.name: record.profiles[case.name]} if case.name in record.profiles else {}
     both = {case: arms for case, arms in profiles.items() if case not in lost}
     return {case: perf_record.difference(arms.get("base"), arms.get("test")) for case, arms in both.items()}
+
+
+def _planned_rounds(plan: LivePlan, rounds: Rounds) -> int | None:
+    """The rounds that are planned. A number that the user fixed can be smaller than any verdict needs."""
+    planned = rounds.round_plan.rounds if rounds.round_plan else None
+    return min(planned, plan.max_rounds) if planned and plan.fixed_rounds else planned
 
 
 def again(plan: Plan, live: LivePlan) -> str:
