@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from lab.core import paths
-from lab.core.text import number, visible, xml
+from lab.core.text import number, visible
 from lab.report import plots, wording
 from lab.stats.verdict import percent
 
@@ -43,7 +43,7 @@ def _environment(folder: Path) -> jinja2.Environment:
     """The templates of a folder, each compiled once, and the words that all may use."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
-        autoescape=jinja2.select_autoescape(["html.j2"]),
+        autoescape=jinja2.select_autoescape(["html.j2", "xml.j2"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -53,8 +53,7 @@ def _environment(folder: Path) -> jinja2.Environment:
         "Tick": plots.Tick, "Chart": plots.Chart,
     }  # fmt: skip
     environment.filters |= {
-        "wrapped": _wrapped, "commands": commands, "visible": visible, "xml": xml, "quoted": _quoted,
-        "labels": _labels,
+        "wrapped": _wrapped, "commands": commands, "visible": visible, "labels": _labels,
     }  # fmt: skip
     return environment
 
@@ -65,11 +64,6 @@ def commands(words: str) -> Markup:
     if len(parts) % 2 == 0:  # a backtick that begins no command
         return escape(words)
     return Markup("".join(f"<code>{one}</code>" if i % 2 else one for i, one in enumerate(parts)))  # noqa: S704  (escaped)
-
-
-def _quoted(value: object) -> str:
-    """The value of an attribute in XML, with its quotation marks."""
-    return '"{}"'.format(xml(str(value)).replace('"', "&quot;"))
 
 
 def _labels(labels: Mapping[str, str]) -> str:
