@@ -218,10 +218,20 @@ def _mirrors() -> dict[str, str]:
 
 
 def _update(lists: PackageLists, progress: Progress) -> None:
-    """Let apt fetch new lists. If it does not get some, the others are usable: a mirror need not have all suites."""
+    """Let apt fetch new lists. If it does not get some, the others are usable: a mirror need not have all suites.
+
+    Lists that expired, on a mirror that nobody brings up to date, are as well signed as new ones.
+    """
     _answer.cache_clear()
+    update = ["apt-get", *lists.options, "update"]
     try:
-        run(["apt-get", *lists.options, "update"], env=environment())
+        try:
+            run(update, env=environment())
+        except CommandFailed as error:
+            if " is expired " not in error.stderr:
+                raise
+            progress.log(f"the mirror has old package lists, which are taken as they are: {error.message}")
+            run([*update, "-o", "Acquire::Check-Valid-Until=false"], env=environment())
     except CommandFailed as error:
         if not lists.kernel_names():
             raise HostFailed(

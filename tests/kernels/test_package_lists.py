@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from lab.core.errors import DiskFull, HostFailed
+from lab.core.progress import Progress
 from lab.kernels import debs, package_lists
 from lab.kernels.package_lists import Offer, all_suites
 
@@ -25,8 +26,8 @@ SHA256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 
 @pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A signed archive with the one suite that there is."""
+def archive(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A signed archive with the one suite that there is. Its parameter: more lines of the suite's Release."""
     for tool in ("apt-get", "apt-cache", "gpg"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
@@ -41,7 +42,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     release = index.parents[2] / "Release"
     release.write_text(
         "Origin: Debian\nSuite: stable\nCodename: trixie\nArchitectures: amd64\nComponents: main\n"
-        f"Date: Mon, 01 Jan 2024 00:00:00 UTC\nSHA256:\n {digest} {len(PACKAGES)} main/binary-amd64/Packages\n"
+        f"Date: Mon, 01 Jan 2024 00:00:00 UTC\n{getattr(request, 'param', '')}"
+        f"SHA256:\n {digest} {len(PACKAGES)} main/binary-amd64/Packages\n"
     )
     gpg = ("gpg", "--batch", "--quiet", "--passphrase", "")
     keyring = tmp_path / "keyring.gpg"
@@ -56,8 +58,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(package_lists, "SUITES", ("trixie",))
     monkeypatch.setattr(package_lists, "_KEYRING", keyring)
     # As root, apt would read the archive as a user who has no access to the folders of tests.
-    sandbox = f'APT::Sandbox::User "{tmp_path.owner()}";\n'
-    monkeypatch.setattr(package_lists, "_CONFIGURATION", package_lists._CONFIGURATION + sandbox)
+    own = f'APT::Sandbox::User "{tmp_path.owner()}";\nAcquire::Check-Date "true";\nAcquire::Check-Valid-Until "true";\n'
+    monkeypatch.setattr(package_lists, "_CONFIGURATION", package_lists._CONFIGURATION + own)
     monkeypatch.setattr(package_lists, "_mirrors", lambda: {"debian": folder.as_uri()})
     return folder
 
@@ -67,6 +69,13 @@ def test_a_signed_archive_is_read(archive: Path) -> None:
     assert debs.kernels(lists) == [Offer("trixie", "linux-image-6.12.107+deb13-cloud-amd64", "6.12.107-1")]
     (entry,) = lists.entries("linux-image-6.12.107+deb13-cloud-amd64")
     assert entry["Depends"] == "kmod"
+
+
+@pytest.mark.parametrize("archive", ["Valid-Until: Mon, 08 Jan 2024 00:00:00 UTC\n"], indirect=True)
+def test_lists_that_expired_are_taken_and_called_old(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        assert [offer.suite for offer in debs.kernels(all_suites(progress))] == ["trixie"]
+    assert "the mirror has old package lists, which are taken as they are: apt-get exited" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_called_that(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
