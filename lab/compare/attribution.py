@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from lab.compare.cause import Cause, CauseFunction
 from lab.compare.explain import CaseExplanation, Cost, Explanation, FunctionRow, differing, find, total
-from lab.compare.results import AbResult, CaseResult, Cause, CauseFunction
+from lab.compare.results import AbResult, CaseResult
 from lab.core import records
 from lab.core.errors import LabError
 from lab.core.executor import Work

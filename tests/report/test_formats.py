@@ -17,7 +17,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab import report
 from lab.compare import counters, result_folders
-from lab.compare.results import AbResult, CaseResult, Cause, CauseFunction, Robustness
+from lab.compare.cause import Cause, CauseFunction
+from lab.compare.results import AbResult, CaseResult, Robustness
 from lab.core import records
 from lab.core.errors import UserError
 from lab.core.text import visible

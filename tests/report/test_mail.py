@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.compare.results import AbResult, Cause, CauseFunction
+from lab.compare.cause import Cause, CauseFunction
+from lab.compare.results import AbResult
 from lab.core import records
 from lab.core.errors import UserError
 from lab.guests import channel

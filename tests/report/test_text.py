@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from lab.compare.results import AbResult, CaseResult, Cause, CauseFunction
+from lab.compare.cause import Cause, CauseFunction
+from lab.compare.results import AbResult, CaseResult
 from lab.core.text import number
 from lab.report import text, wording
 from lab.stats.verdict import Comparison, Metric, Outcome
