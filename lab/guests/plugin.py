@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -365,7 +366,13 @@ class Marks(IntEnum):
 
 def has_mark(mark: Marks, root: Path, guests: Architecture) -> bool:
     """True if a program in a guest's archive, uncompressed, has a mark."""
-    return guests.mark.numbered(mark) in root.read_bytes()
+    return _contains(root, root.stat().st_mtime_ns, guests.mark.numbered(mark))
+
+
+@cache
+def _contains(root: Path, _: int, mark: bytes) -> bool:
+    """Search an archive once: it may have 70 MB, and each of a measurement's guests asks."""
+    return mark in root.read_bytes()
 
 
 def _brackets(root: Path, guests: Architecture) -> Brackets:
