@@ -239,20 +239,29 @@ def _inner_session(plan: BisectPlan, sources: SourceRange, folder: Path, progres
     if (folder / PLAN).exists():
         return session.load(folder)
     live = plan.live
-    given: dict[str, Any] = dict(zip(plan.terms, (sources.old, sources.new), strict=True))
-    same = ("metric", "mode", "confidence", "threshold", "seeds", "max_seeds", "machine", "qemu", "speculate", "run")
-    given |= {name: getattr(plan, name) for name in same}
-    if live:
-        given |= {"accel": live.accelerator, "cpus": live.vcpus, "iterations": live.iterations}
-    else:
-        given["model"] = plan.model
+    ends: dict[str, Any] = dict(zip(plan.terms, (sources.old, sources.new), strict=True))
+    model: Any = None if live else plan.model
     wanted = BisectRequest(
-        **given,
+        **ends,
         tree=sources.tree,
         workload=plan.selection,
+        metric=plan.metric,
+        mode=plan.mode,
+        confidence=plan.confidence,
+        threshold=plan.threshold,
+        seeds=plan.seeds,
+        max_seeds=plan.max_seeds,
         probe=plan.probes,
+        model=model,
+        machine=plan.machine,
         cc=plan.new.cc,
+        qemu=plan.qemu,
         guest_timeout=plan.guest_timeout_s,
+        speculate=plan.speculate,
+        accel=live.accelerator if live else "auto",
+        cpus=live.vcpus if live else None,
+        iterations=live.iterations if live else None,
+        run=plan.run,
     )
     made, history = request.plan(wanted, sources.argv(plan), progress)
     (folder / "runs").mkdir(parents=True, exist_ok=True)

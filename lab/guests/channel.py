@@ -237,22 +237,31 @@ def _add(report: GuestReport, record: _Line, pending: dict[str, list[str]], numb
             outcome = report.cases[-1] if report.cases else None
             if outcome is None or outcome.name != record.case or outcome.ended:
                 raise _malformed(number, f"case {record.case!r} is not running", line)
-            match record:
-                case _Out() | _Err():
-                    stream, lines = ("out", outcome.stdout) if isinstance(record, _Out) else ("err", outcome.stderr)
-                    pending.setdefault(stream, []).append(record.line)
-                    if not record.more:
-                        lines.append("".join(pending.pop(stream)))
-                case _Vmstat():
-                    outcome.vmstat.update(record.delta)
-                case _End():
-                    outcome.ended, outcome.end_ns = True, record.now_ns
-                    for name in ("usage", "status", "signal", "oom_kills", "error", "truncated"):
-                        setattr(outcome, name, getattr(record, name))
+            _add_to_case(outcome, record, pending)
 
 
 _FATAL_MAX = 4096
 """The characters of fatal errors, behind which no other is added."""
+
+
+def _add_to_case(outcome: CaseOutcome, record: _Out | _Err | _Vmstat | _End, pending: dict[str, list[str]]) -> None:
+    match record:
+        case _Out() | _Err():
+            stream, lines = ("out", outcome.stdout) if isinstance(record, _Out) else ("err", outcome.stderr)
+            pending.setdefault(stream, []).append(record.line)
+            if not record.more:
+                lines.append("".join(pending.pop(stream)))
+        case _Vmstat():
+            outcome.vmstat.update(record.delta)
+        case _End():
+            outcome.ended = True
+            outcome.end_ns = record.now_ns
+            outcome.usage = record.usage
+            outcome.status = record.status
+            outcome.signal = record.signal
+            outcome.oom_kills = record.oom_kills
+            outcome.error = record.error
+            outcome.truncated = record.truncated
 
 
 # --- settings by hand ---
