@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from lab.compare import result_folders
 from lab.compare.cause import Cause, CauseFunction
 from lab.compare.explain import CaseExplanation, Cost, Explanation, FunctionRow, differing, find, total
 from lab.compare.results import AbResult, CaseResult
-from lab.core import records
 from lab.core.errors import LabError
 from lab.core.executor import Work
 from lab.guests import costs
@@ -84,7 +84,7 @@ def attributed(folder: Path, result: AbResult, work: Work) -> tuple[AbResult, Ca
         work.progress.log(f"not explained: {error.message}")
         return result, None
     found = msgspec.structs.replace(result, cause=cause_of(why.explanation, case, why.cost))
-    records.save(folder / "result.json", found)
+    result_folders.store_result(folder, found)
     return found, why
 
 

@@ -57,8 +57,13 @@ def finish(folder: Path, plan: ComparisonPlan, clock: Clock, document: Callable[
         result=reference(folder),
         **fields,
     )
-    records.save(folder / "result.json", result)
+    store_result(folder, result)
     return result
+
+
+def store_result(folder: Path, result: object) -> None:
+    """Save the finished document of a measurement in its folder."""
+    records.save(folder / "result.json", result)
 
 
 def results_dir() -> Path:
