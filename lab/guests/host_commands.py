@@ -154,8 +154,9 @@ def command_workload(
 def left_here(command: str, files: Sequence[Path]) -> list[str]:
     """The words of a command that name files below the current folder which the guest does not have."""
     brought = _brought(files)
-    words = [word for word in _words(command)[1:] if not Path(word).is_absolute()]
-    return [word for word in words if Path(word).is_file() and os.path.normpath(word) not in brought]
+    named = {word: Path(os.path.normpath(word)) for word in _words(command)[1:]}
+    below = (word for word, path in named.items() if not path.is_absolute() and path.parts[:1] != ("..",))
+    return [word for word in below if named[word].is_file() and str(named[word]) not in brought]
 
 
 def _words(command: str) -> list[str]:

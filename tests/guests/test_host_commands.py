@@ -71,6 +71,8 @@ def test_files_of_the_command_that_stay_here_are_named(here: Path) -> None:
     (here / "data").mkdir()
     assert left_here(f"nice ./tool data missing input {here}/input", [Path("input")]) == ["./tool"]
     assert left_here("nice ./tool", [Path("./tool")]) == []
+    # There it is by its name, and not by this path.
+    assert left_here(f"cat ../{here.name}/input", [Path(f"../{here.name}/input")]) == []
 
 
 def script(here: Path, name: str, first_line: str, text: str = "") -> str:
