@@ -413,7 +413,8 @@ class Keeping(Start):
         """Stop the guest that the plugin holds, without QEMU's lock, before it takes another step."""
         import asyncio
 
-        slept = partial(_status_word, self._pid, "voluntary_ctxt_switches")  # how often the main thread did
+        # The number of times that QEMU's main thread has gone to sleep.
+        slept = partial(_status_word, self._pid, "voluntary_ctxt_switches")
         before, deadline = slept(), time.monotonic() + _STOPPING_S
         stopping = asyncio.create_task(monitor.execute("stop"))
         # If QEMU ends first, nobody waits for the answer, and asyncio would print its loss with a traceback.
