@@ -14,7 +14,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from lab.core import locks, paths, process, records
+from lab.core.errors import BuildFailed
 from lab.core.records import Record
+from lab.kernels import architecture
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +65,18 @@ def find(key: str) -> Build | None:
     path = folder_of(key) / "build.json"
     if (build := records.find(path, Build)) is None:
         return None
+    if not _boots(build):
+        logger.warning("%s has no image of a kernel", path.parent)
+        return None
     damaged = [name for name, digest in build.files.items() if not _is_whole(path.with_name(name), digest)]
     if damaged:
         logger.warning("%s changed since it was built", path.with_name(damaged[0]))
     return None if damaged else build
+
+
+def _boots(build: Build) -> bool:
+    """True if its build left the image that a boot loader takes."""
+    return any(architecture.load(name).packed in build.files for name in architecture.names())
 
 
 def _is_whole(path: Path, digest: str) -> bool:
@@ -83,8 +93,13 @@ def staging(*, variable: str = "", value: str = "") -> AbstractContextManager[Pa
 
 
 def adopt(staging: Path, key: str) -> Build:
-    """Move a filled staging folder into the store. If another process finished the same key first, its folder stays."""
+    """Move a filled staging folder into the store. If another process finished the same key first, its folder stays.
+
+    Raises `BuildFailed` if it has no image: nothing would build the kernel again.
+    """
     build = records.load(staging / "build.json", Build)
+    if not _boots(build):
+        raise BuildFailed(f"the build of {build.spec} left {', '.join(sorted(build.files))}, and no image of a kernel")
     records.save(staging / "build.json", build)  # sealed
     for path in (*staging.iterdir(), staging):
         _sync(path)

@@ -62,7 +62,7 @@ def test_no_time_at_all_is_refused(command: str, option: str, span: str, lab: La
 
 
 def test_kernels_are_listed_and_removed_when_it_is_meant(lab: Lab) -> None:
-    key = stored({"vmlinux": b"x" * (2 << 20)}, subject="mm: one").key
+    key = stored({"bzImage": b"x" * (2 << 20)}, subject="mm: one").key
     assert lab("kernel", "list").out.startswith(f"{key[:12]}  6.99.0  cccccccccccc  mm: one  (used 20")
     (row,) = lab("kernel", "list", "--json").document["kernels"]
     assert (row["key"], row["folder"], row["subject"]) == (key, str(store.folder_of(key)), "mm: one")

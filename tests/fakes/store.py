@@ -48,7 +48,7 @@ def make(top: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     assert main.run(["matrix", "--tree", "linux", *arms, "-w", str(top / "mine"), "--seeds", "1", "-q"]) == 0
     certificates.keep([_certificate("layout-512k"), _certificate("layout-1m")])
     _unfinished()
-    stored({"vmlinux": b"a kernel" * 100})
+    stored({"bzImage": b"a kernel" * 100})
     records.save(paths.cache_dir("images", IMAGE.key) / "image.json", IMAGE)
     folders = sorted(path.parent for path in paths.data_dir("results").glob("*/result.json"))
     assert main.run(["history", "rebuild"]) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.core import records
+from lab.core.errors import BuildFailed
 from lab.kernels import store
 
 from ..fakes.build import staged
@@ -61,3 +62,15 @@ def test_a_kernel_with_a_damaged_file_is_made_again(content: bytes | None, caplo
     again, _ = _staged()
     assert store.adopt(again, key) == build == store.find(key)
     assert file.read_bytes() == b"kernel of one"
+
+
+def test_a_build_without_an_image_is_not_kept_and_one_that_was_kept_is_made_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder, build = staged({"System.map": b"T start", "config": b"CONFIG_64BIT=y"})
+    with pytest.raises(BuildFailed, match=r"the build of HEAD left System.map, config, and no image of a kernel"):
+        store.adopt(folder, build.key)
+    folder.rename(store.folder_of(build.key))
+    assert store.find(build.key) is None and "has no image of a kernel" in caplog.text
+    whole, key = _staged()
+    assert key == build.key and store.adopt(whole, key) == store.find(key)
