@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from lab.atlas.data import Atlas, Basis, Bisected, CaseInfo, Column
-from lab.bisection import request, search, session
-from lab.bisection.answer import Culprit
+from lab.atlas.judgement import Change, Judgement
+from lab.bisection import answer, request, search, session
+from lab.bisection.answer import Answer, Culprit, Proof
 from lab.bisection.commit_range import Candidate
+from lab.bisection.proof import same_side
 from lab.bisection.request import BisectRequest
 from lab.bisection.search import SourceRange
+from lab.bisection.session import Session
 from lab.compare import result_folders
+from lab.compare.comparison import measure_part
+from lab.compare.plan import Plan
 from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
+from lab.core.text import plural
 from lab.kernels import trees
-from lab.stats.verdict import percent
+from lab.stats import verdict
+from lab.stats.verdict import Comparison, percent
+from lab.workloads import selection
+
+LEAST_STEP = 0.05
+"""The smallest step that the hunks of another one are tried on, as a share of the cost."""
+
+LEAST_SHARE = 0.5
+"""The smallest part of a step that makes hunks its cause, if a search was about another step."""
 
 
 def sources(base: Column, test: Column) -> SourceRange:
@@ -31,47 +46,109 @@ def sources(base: Column, test: Column) -> SourceRange:
     return found
 
 
-def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work) -> Bisected:
-    """Bisect a step within the budget; `lab bisect resume` continues a stopped search.
+def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work, resume: str | None = None) -> Bisected:
+    """Bisect a step within the budget. resume: the search that goes on, or whose answer is taken if it has ended.
 
     Kernels are built with the lab's own configuration, so the step has to show again between the ends. Sources of
     packages have no history: the search is among their hunks.
     """
+    started = session.find(resume) if resume else _begin(case, base, test, basis, work)
+    if (about := started.plan.selection) != selection.canonical(case.name):
+        raise UserError(f"{started.name} is about {about}, not about {case.name}")
+    with result_folders.claimed(started.folder):
+        finished = (started.folder / answer.FILE).exists()
+        found = answer.load(started.folder) if finished else search.conclude(started, work)
+    largest = _largest(found)
+    if largest is None:
+        again = f"; go on by --resume {started.name}" if work.out_of_time else ""
+        between = f"{base.version} to {test.version}"
+        raise Undecided(f"{case.name}, {between}: {found.outcome}: {found.reason}", hint=f"{found.repeat}{again}")
+    cause = Bisected(case=case.name, base=base.id, test=test.id, subject=largest.title, result=started.name)
+    if largest.hunks is None:
+        return replace(cause, commit=largest.commit)
+    return replace(cause, share=round(largest.hunks.share, 3), proof=_proof(largest.proof))
+
+
+def _begin(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work) -> Session:
+    """A new bisection of a step."""
     metric = basis if basis == "instructions" else None  # the others decide by themselves
     wanted = BisectRequest(workload=case.name, metric=metric, mode="exact")
     if all(one.spec.startswith("src:") for one in (base, test)):
-        between = f"{base.spec} to {test.spec}"
         argv = ["lab", "bisect", "--by", "hunks", "--old", base.spec, "--new", test.spec]
-        wanted = msgspec.structs.replace(wanted, by="hunks", old=base.spec, new=test.spec)
+        wanted = replace(wanted, by="hunks", old=base.spec, new=test.spec)
     else:
         found = sources(base, test)
-        between = str(found)
         argv = ["lab", "bisect", "--old", found.old, "--new", found.new, "--tree", found.tree]
-        wanted = msgspec.structs.replace(wanted, old=found.old, new=found.new, tree=found.tree)
+        wanted = replace(wanted, old=found.old, new=found.new, tree=found.tree)
     argv += ["-w", case.name, *(["--metric", metric] if metric else [])]
     plan, history = request.plan(wanted, argv, work.progress)
     folder = result_folders.new_folder(None)
     with result_folders.claimed(folder):
-        answer = search.conclude(session.create(folder, plan, history), work)
-    name = result_folders.reference(folder)
-    single = [change for change in answer.changes if change.is_single]
-    if not answer.named or not single:
-        again = f"; go on by lab bisect resume {name}" if work.out_of_time else ""
-        raise Undecided(f"{case.name}, {between}: {answer.outcome}: {answer.reason}", hint=shlex.join(argv) + again)
-    largest = single[0]
-    if largest.hunks is not None:
-        return Bisected(
-            case=case.name, base=base.id, test=test.id, subject=largest.title, share=round(largest.hunks.share, 3),
-            result=name, proof=_proof(largest),
-        )  # fmt: skip
-    return Bisected(
-        case=case.name, base=base.id, test=test.id, commit=largest.commit, subject=largest.title, result=name
-    )
+        return session.create(folder, plan, history)
 
 
-def _proof(change: Culprit) -> str:
+def _largest(found: Answer) -> Culprit | None:
+    """The largest of the changes that are pinned down; None if there is none."""
+    return next((change for change in found.changes if change.is_single), None) if found.named else None
+
+
+def carried(judged: Judgement, found: Bisected, work: Work) -> Iterator[Bisected]:
+    """The other steps between the same kernels of which proved hunks carry at least half, each with its own proof.
+
+    Steps come in groups, since one change moves many cases. The kernels of the proof boot once more, with all cases
+    that need nothing else built in; both comparisons of the proof must show the change.
+    """
+    folder = result_folders.open_folder(found.result)
+    largest = _largest(answer.load(folder)) if (folder / answer.FILE).exists() else None
+    if largest is None or largest.hunks is None or largest.proof is None or not largest.proof.confirmed:
+        return
+    steps, proof = _alike(judged, found), largest.proof
+    if not steps:
+        return
+    work.progress.log(f"do these hunks carry {plural(len(steps), 'other step')} between the same kernels, too?")
+    plan = session.load(folder).plan
+    whole = _compared(plan.comparison(plan.old, plan.new), folder / "others", steps, work)
+    fresh = _again(proof.result, steps, work)
+    applied = _again(proof.applied_result, steps, work)
+    for name in fresh.keys() & whole.keys():
+        sides = [one[name] for one in (fresh, applied) if name in one]
+        both_ways = len(sides) == (2 if proof.applied_result else 1)
+        share = verdict.distance(fresh[name].ratio) / verdict.distance(whole[name].ratio)
+        if both_ways and all(same_side(one, whole[name]) for one in sides) and share >= LEAST_SHARE:
+            own = replace(proof, fresh=fresh[name], applied=applied.get(name))
+            yield replace(found, case=name, share=round(share, 3), proof=_proof(own))
+
+
+def _again(result: str | None, steps: Sequence[Change], work: Work) -> dict[str, Comparison]:
+    """The changes of the steps' cases between the kernels of a comparison; none without one."""
+    if result is None:
+        return {}
+    place = result_folders.open_folder(result)
+    return _compared(result_folders.load_plan(place), place.with_name(f"{place.name}-others"), steps, work)
+
+
+def _alike(judged: Judgement, found: Bisected) -> list[Change]:
+    """The other large steps between the same kernels whose guests need the same built in, without a cause so far."""
+    known = {(one.case, one.base, one.test) for one in judged.atlas.bisected}
+    needs = selection.needs_of([found.case])
+    return [
+        step
+        for step in judged.steps(judged.atlas.bases[0])
+        if (step.base.id, step.test.id) == (found.base, found.test) and step.size >= LEAST_STEP
+        if (step.case.name, found.base, found.test) not in known and step.case.name != found.case
+        if selection.needs_of([step.case.name]) == needs
+    ]
+
+
+def _compared(plan: Plan, place: Path, steps: Sequence[Change], work: Work) -> dict[str, Comparison]:
+    """The changes of the steps' cases between the arms of a plan; cases without a change are left out."""
+    selected = replace(plan, workloads=[step.case.name for step in steps])
+    result = measure_part(selected, place, work.until(None))
+    return {case.name: case.primary for case in result.cases if not case.failed and case.verdict.is_change}
+
+
+def _proof(proof: Proof | None) -> str:
     """The proof of hunks in a few words."""
-    proof = change.proof
     if proof is None or proof.fresh is None or not proof.confirmed:
         return "not proved"
     there = f"proved by fresh seeds ({percent(proof.fresh.ratio)}"
@@ -84,4 +161,4 @@ def added(atlas: Atlas, found: Bisected) -> Atlas:
     """The atlas with a commit; an older answer for the same step goes."""
     key = found.case, found.base, found.test
     others = [one for one in atlas.bisected if (one.case, one.base, one.test) != key]
-    return msgspec.structs.replace(atlas, bisected=(*others, found))
+    return replace(atlas, bisected=(*others, found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from lab.atlas import check as atlas_check
 from lab.atlas import data as atlas_data
 from lab.atlas import plan as atlas_plan
 from lab.atlas.columns import Place
+from lab.atlas.data import Bisected
 from lab.atlas.judgement import Judgement
 from lab.cli import options
 from lab.core import records
@@ -173,31 +175,45 @@ def _judged(path: Path | None, guests: str, table: str) -> Judgement:
 @click.argument("base")
 @click.argument("test")
 @_source
+@click.option("--resume", metavar="RESULT", help="Go on with this search; take its answer if it has ended.")
 @options.means
 @options.json_output
 def bisect(
-    case: str, base: str, test: str, data: Path | None, table: str, arch: str, as_json: bool, **means: Any
+    case: str,
+    base: str,
+    test: str,
+    data: Path | None,
+    table: str,
+    arch: str,
+    resume: str | None,
+    as_json: bool,
+    **means: Any,
 ) -> None:
     """Find the commit of a case's step between two kernels, if a tree of `lab tree list` has both releases.
 
-    Between two sources of packages (src:), which have no history, it finds the hunks. With --data, the cause is written
-    into that atlas. Exits 5 when there is no culprit.
+    Between two sources of packages (src:), which have no history, it finds the hunks, and the other steps that these
+    carry. With --data, the causes are written into that atlas. Exits 5 when there is no culprit.
 
     \b
     Example:
       lab atlas bisect mprotect-private-4k 6.16.12 6.17.8 --budget 2h
     """
-    known = _judged(data, arch, table).atlas
+    judged = _judged(data, arch, table)
+    known = judged.atlas
     first, last = known.pair(base, test)
     info = known.case(case)
+    causes: list[Bisected] = []
     with options.work(**means) as work:
-        found = commits.bisect(info, first, last, known.bases[0], work)
-    if data:
-        records.write_atomic(data, records.sealed(atlas_data.encode(commits.added(known, found))))
+        found = commits.bisect(info, first, last, known.bases[0], work, resume)
+        for cause in chain([found], commits.carried(judged, found, work)):
+            causes.append(cause)
+            known = commits.added(known, cause)
+            if data:
+                records.write_atomic(data, records.sealed(atlas_data.encode(known)))
+            if not as_json:
+                click.echo(visible(f"{cause.case}, {first.version} to {last.version}: {cause.text}"))
     if as_json:
-        options.print_json(found)
-    else:
-        click.echo(visible(f"{info.name}, {first.version} to {last.version}: {found.text}"))
+        options.print_json({**records.plain(found), "carried": [records.plain(one) for one in causes[1:]]})
 
 
 @atlas.command("site")

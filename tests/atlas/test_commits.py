@@ -8,19 +8,26 @@ from msgspec.structs import replace
 from lab.atlas import commits, data, text
 from lab.atlas.data import Bisected
 from lab.atlas.judgement import Judgement
+from lab.core import records
+from lab.core.executor import Work
+from lab.core.progress import QUIET
 from lab.kernels import trees
 
 from ..fakes import atlas as fake
 from ..fakes import bisection as fakebisect
-from ..fakes import bisector
+from ..fakes import bisector as bisectors
+from ..fakes import mixes
+from ..fakes.bisector import Bisector
 from ..fakes.command import Lab
+from ..fakes.guest import HEAD
 from ..fakes.kernel import git
+from ..fakes.mixes import text as source
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """A tree with two tagged releases; the second of the commits between them loses a fifth. The commits."""
-    made = bisector.make(tmp_path, monkeypatch, capsys)
+    made = bisectors.make(tmp_path, monkeypatch, capsys)
     fakebisect.start(made.tree)
     git(made.tree, "tag", "v6.5.1")
     found = [fakebisect.commit(made.tree, f"mm: change {number}", fate) for number, fate in enumerate((100, 80, 80))]
@@ -50,6 +57,45 @@ def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(tmp_path: Path, tree:
     found = judged.bisected(step)
     assert found is not None and found.commit == tree[1]
     assert commits.added(kept, replace(found, subject="another")).bisected == (replace(found, subject="another"),)
+    again = lab("atlas", "bisect", case, "6.5", "6.6", "--data", str(file), "--resume", found.result, "--json").document
+    assert again == {**records.plain(found), "carried": []}
+    other = f"{tmp_path / 'mine'}:small"
+    file.write_bytes(data.encode(kept).replace(case.encode(), other.encode()))
+    refused = lab("atlas", "bisect", other, "6.5", "6.6", "--data", str(file), "--resume", found.result, status=2)
+    assert f"{found.result} is about {case}, not about {other}" in refused.err
+
+
+def test_the_hunks_of_one_step_are_tried_on_the_others(
+    bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three more steps the hunks make one; one does not show between the built kernels, one is of other needs."""
+    for (where, name), what in mixes.REPLACEMENTS.items():
+        monkeypatch.setattr(where, name, what)
+    names = ["large", "like-it", "still", "other-needs"]
+    cases = "".join(f'[[case]]\nname = "{name}"\n\n' for name in names)
+    cases += '[case_kconfig]\nother-needs = ["CONFIG_KEYS"]\n'
+    (tmp_path / "mine" / "workload.toml").write_text(HEAD + cases)
+    bisector.guests.value = lambda value, seed, case: value * (1 + seed / 100) if case != "still" else 50.0
+    old, new = source("x", "cost 100", "y"), source("X", "cost 130", "Y")
+    ends = mixes.commit(bisector.tree, {"mm/slow.c": old}), mixes.commit(bisector.tree, {"mm/slow.c": new})
+    answer = bisector.search(*ends, "--by", "hunks", words="old new")
+    made = fake.atlas(4, 9, steps={(number, 5): 1.3 for number in range(4)})
+    full = [f"{tmp_path / 'mine'}:{name}" for name in names]
+    cells = dict(zip(full, made.cells.values(), strict=True))
+    renamed = tuple(replace(one, name=name) for one, name in zip(made.cases, full, strict=True))
+    judged = Judgement(replace(made, cases=renamed, cells=cells, explained=(), known=()))
+    step = next(one for one in judged.changes["cycles"] if one.case.name == full[0])
+    found = commits.bisect(step.case, step.base, step.test, "cycles", Work(progress=QUIET), answer.result)
+    assert found.proof == "proved by fresh seeds (-23.1 %; the older kernel with them -23.1 %)"
+    (other,) = commits.carried(judged, found, Work(progress=QUIET))
+    assert other == replace(found, case="mine:like-it", share=1.0)
+    boots = len(bisector.guests.calls)
+    assert list(commits.carried(judged, found, Work(progress=QUIET))) == [other] and len(bisector.guests.calls) == boots
+    assert not list(
+        commits.carried(
+            Judgement(commits.added(judged.atlas, replace(other, case=full[1]))), found, Work(progress=QUIET)
+        )
+    )
 
 
 @pytest.mark.parametrize("built", [False, True])
