@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.atlas.data import Atlas, Basis, Bisected, CaseInfo, Column
+from lab.atlas.data import NOT_PROVED, ONE_WAY, Atlas, Basis, Bisected, CaseInfo, Column
 from lab.atlas.judgement import Change, Judgement
 from lab.bisection import answer, request, search, session
 from lab.bisection.answer import Answer, Culprit, Proof
@@ -134,7 +134,7 @@ def _alike(judged: Judgement, found: Bisected) -> list[Change]:
     return [
         step
         for step in judged.steps(judged.atlas.bases[0])
-        if (step.base.id, step.test.id) == (found.base, found.test) and step.size >= LEAST_STEP
+        if (step.base.id, step.test.id) == (found.base, found.test) and step.is_of(LEAST_STEP)
         if (step.case.name, found.base, found.test) not in known and step.case.name != found.case
         if selection.needs_of([step.case.name]) == needs
     ]
@@ -150,10 +150,10 @@ def _compared(plan: Plan, place: Path, steps: Sequence[Change], work: Work) -> d
 def _proof(proof: Proof | None) -> str:
     """The proof of hunks in a few words."""
     if proof is None or proof.fresh is None or not proof.confirmed:
-        return "not proved"
+        return NOT_PROVED
     there = f"proved by fresh seeds ({percent(proof.fresh.ratio)}"
     if proof.applied is None:
-        return f"{there}; the other way does not build)"
+        return f"{there}; {ONE_WAY})"
     return f"{there}; the older kernel with them{proof.applied_beside} {percent(proof.applied.ratio)})"
 
 

@@ -170,6 +170,11 @@ class Explained(Record, frozen=True, kw_only=True):
     functions: tuple[FunctionChange, ...]
 
 
+NOT_PROVED = "not proved"
+ONE_WAY = "the other way does not build"
+"""Words of a proof."""
+
+
 class Bisected(Record, frozen=True, kw_only=True):
     """The commit that a bisection named for a step, or, without history, the hunks. result: its id.
 
@@ -185,6 +190,11 @@ class Bisected(Record, frozen=True, kw_only=True):
     result: str = ""
     share: float | None = None
     proof: str = ""
+
+    @property
+    def both_ways(self) -> bool:
+        """True if the older kernel with the hunks confirms them, too."""
+        return bool(self.proof) and not self.proof.endswith((NOT_PROVED, f"{ONE_WAY})"))
 
     @property
     def text(self) -> str:

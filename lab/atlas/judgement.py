@@ -68,6 +68,10 @@ class Change(NamedTuple):
         when = f" ({self.test.date})" if self.test.date else ""
         return f"{self.base.version} to {self.test.version}{when}"
 
+    def is_of(self, least: float) -> bool:
+        """True for a change of so much and more, as a share of the older cost."""
+        return abs(self.ratio - 1) >= least
+
     @property
     def size(self) -> float:
         """The distance from no change, for sorting."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -20,6 +20,9 @@ from lab.report.matrix_text import SIGNS, STYLES
 from lab.stats.verdict import Outcome, percent
 
 _RIGHT = (3, 4, 5, 6)
+
+SIZES = (0.05, 0.1)
+"""The sizes of steps whose causes are counted."""
 
 _NO_PROFILES = "functions not known: without a cost model there are no profiles"
 _NO_FUNCTIONS = "functions not known: profiles of both kernels were not at hand"
@@ -190,6 +193,38 @@ def _by_group(found: Sequence[Change]) -> list[str]:
 def _rest(judged: Judgement, base: Column, test: Column, found: Sequence[Change]) -> str:
     holes = len(judged.atlas.cases) - len(found)
     return f"{plural(holes, 'case')} without numbers in one of the two" if holes else "every case has numbers in both"
+
+
+# ---- causes
+
+
+def causes(judged: Judgement, width: int) -> Group:
+    """How many steps between two sources have a cause, by their kernels and sizes; then those between packages."""
+    steps = judged.steps(judged.atlas.bases[0])
+    built: dict[tuple[str, str], list[Change]] = {}
+    for step in steps:
+        if not (step.base.is_package or step.test.is_package):
+            built.setdefault((step.base.version, step.test.version), []).append(step)
+    rows = [["from", "to", "steps of", "all", "with a cause", "proved both ways"]]
+    rows += [[*ends, *row] for ends, found in built.items() for row in _tallies(judged, found)]
+    rows += [["all", "", *row] for row in _tallies(judged, [step for found in built.values() for step in found])]
+    packages = [step for step in steps if step.base.is_package and step.test.is_package and step.is_of(SIZES[0])]
+    known = sum(judged.bisected(step) is not None for step in packages)
+    rest = (
+        f"Of {plural(len(packages), 'step')} of {100 * SIZES[0]:g} % and more between packages {known} have the cause "
+        "that was found between the sources of both; for the others, `lab atlas show CASE` has functions alone."
+    )
+    lines = [Text(about(judged.atlas)), Text(""), *(Text(line) for line in columns(rows, (3, 4, 5))), Text("")]
+    return Group(*lines, Text(wrapped(rest, 0, width)))
+
+
+def _tallies(judged: Judgement, steps: Sequence[Change]) -> Iterator[list[str]]:
+    """A row for each size: the steps, those with a cause, and those whose cause is proved both ways."""
+    for least in SIZES:
+        large = [step for step in steps if step.is_of(least)]
+        found = [cause for step in large if (cause := judged.bisected(step))]
+        both = sum(cause.both_ways for cause in found)
+        yield [f"{100 * least:g} % and more", *(str(count) for count in (len(large), len(found), both))]
 
 
 # ---- JSON

@@ -165,6 +165,19 @@ def diff(base: str, test: str, data: Path | None, table: str, arch: str, as_json
         show(lambda width: text.pair(judged, first, last, width), Console())
 
 
+@atlas.command()
+@_source
+def causes(data: Path | None, table: str, arch: str) -> None:
+    """Show how many steps have a cause that `lab atlas bisect` found, and how many of these are proved both ways.
+
+    \b
+    Example:
+      lab atlas causes
+    """
+    judged = _judged(data, arch, table)
+    show(lambda width: text.causes(judged, width), Console())
+
+
 def _judged(path: Path | None, guests: str, table: str) -> Judgement:
     _require(table)
     return Judgement(atlas_data.load(path, guests, table))

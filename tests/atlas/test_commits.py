@@ -99,7 +99,9 @@ def test_the_hunks_of_one_step_are_tried_on_the_others(
 
 
 @pytest.mark.parametrize("built", [False, True])
-def test_hunks_between_two_sources_stand_beside_the_step_of_their_packages(tmp_path: Path, built: bool) -> None:
+def test_hunks_between_two_sources_stand_beside_the_step_of_their_packages(
+    tmp_path: Path, lab: Lab, built: bool
+) -> None:
     atlas = fake.atlas(2, 9, steps={(0, 5): 1.25})
     (step,) = Judgement(atlas).changes["cycles"]
     ends = [replace(end, id=f"src-{end.id}", version=f"src:{end.upstream}", spec=f"src:{end.upstream}",
@@ -115,6 +117,28 @@ def test_hunks_between_two_sources_stand_beside_the_step_of_their_packages(tmp_p
     said = text.reasons(Judgement(atlas), step)
     line = f"bisected: {found.subject}, 78 % of the step: {found.proof}"
     assert (line in said) == built
+    shown = lab("atlas", "causes", "--data", str(tmp_path / "atlas.json")).out
+    assert f"Of 1 step of 5 % and more between packages {int(built)} have the cause" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(("proof", "row"), [
+    ("proved by fresh seeds (+15.3 %; the older kernel with them +15.0 %)", "1 1 1"),
+    ("proved by fresh seeds (+15.3 %; the other way does not build)", "1 1 0"),
+    ("not proved", "1 1 0"),
+    ("", "1 0 0"),
+])  # fmt: skip
+def test_steps_with_a_cause_are_counted_by_their_size(tmp_path: Path, lab: Lab, proof: str, row: str) -> None:
+    """Of a step of 25 % and one of 7 % between two sources the first may have a cause."""
+    atlas = fake.atlas(2, 9, steps={(0, 5): 1.25, (1, 5): 1.07})
+    built = tuple(replace(one, version=f"src:{one.upstream}", spec=f"src:{one.upstream}") for one in atlas.columns)
+    ends = {"base": built[4].id, "test": built[5].id}
+    found = Bisected(case=atlas.cases[0].name, **ends, subject="mm/slow.c (1 of 3 hunks)", share=1.0, proof=proof)
+    atlas = replace(atlas, columns=built, bisected=(found,) if proof else ())
+    (tmp_path / "atlas.json").write_bytes(data.encode(atlas))
+    rows = [line.split() for line in lab("atlas", "causes", "--data", str(tmp_path / "atlas.json")).out.splitlines()]
+    (small,) = (line for line in rows if line[:3] == ["all", "5", "%"])
+    (large,) = (line for line in rows if line[:3] == ["all", "10", "%"])
+    assert large[-3:] == row.split() and small[-3:] == ["2", *row.split()[1:]]
 
 
 def test_kernels_that_no_tree_has_are_refused_with_the_way_to_one(tmp_path: Path, tree: list[str], lab: Lab) -> None:
