@@ -81,10 +81,11 @@ class DifferenceRunner(ExactRunner):
             made = replace(made, functions=found | made.functions)
         records.save(session.folder / DIFFERENCE, made)
         session.difference = made
+        as_newer = f", with {plural(len(made.names), 'name')} as in the newer end" if made.names else ""
         log(
             f"{plural(made.files, 'file')} differ, of which the builds read {len(made.by_path)}: "
-            f"{plural(len(made.hunks), 'hunk')}; functions that changed most: "
-            f"{', '.join(list(moved)[:_NAMED]) or 'none is known'}"
+            f"{plural(len(made.hunks), 'hunk')}"
+            f"{as_newer}; functions that changed most: {', '.join(list(moved)[:_NAMED]) or 'none is known'}"
         )
 
     def _symbols(self, spec: KernelSpec) -> set[str]:

@@ -123,7 +123,8 @@ def one_sided(hunks: Sequence[Hunk], old: Iterable[str], new: Iterable[str]) -> 
 class Difference(Record, frozen=True, kw_only=True, dict=True):
     """`difference.json`: all hunks between two ends that a build reads, and the functions whose cost changed.
 
-    old_tree, new_tree: git's ids of both sources.
+    old_tree, new_tree: git's ids of both sources, the older one with the newer names.
+    names: these, by the older ones; none if few files differ.
     functions: by name, the share of all that moved. Those that are inlined into one have the share of that one.
     files: the number of differing files, with the files that no build reads.
     one_sided: the names on changed lines that only one end's files have; None if too many files differ to look at.
@@ -136,6 +137,7 @@ class Difference(Record, frozen=True, kw_only=True, dict=True):
     functions: dict[str, float] = msgspec.field(default_factory=dict)
     files: int = 0
     one_sided: list[str] | None = None
+    names: dict[str, str] = msgspec.field(default_factory=dict)
 
     @cached_property
     def by_path(self) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
-from lab.bisection import hunks
+from lab.bisection import hunks, renames
 from lab.bisection.commit_range import Candidate, History, Kind, is_ancestor
 from lab.bisection.difference_search import MOST_FILES, Mix
 from lab.bisection.hunks import Difference, Hunk
@@ -73,23 +73,51 @@ class Sources:
     def difference(self, read: Set[str], functions: Mapping[str, float]) -> Difference:
         """The hunks between both ends in the files that their builds read; in all of them if it is not known which."""
         old, new = _source(self.old), _source(self.new)
-        repo = trees.open_tree(new.tree).repo
+        names = self._git("diff", "--name-only", "--no-renames", "-z", old.tree_id, new.tree_id).split("\0")
+        folders = {name.rpartition("/")[0] for name in read}
+        chosen = [name for name in names if name and _is_read(name, read, folders)]
+        made = Difference(
+            old_tree=old.tree_id, new_tree=new.tree_id, hunks=self._hunks(chosen, old.tree_id),
+            functions=dict(functions), files=len([n for n in names if n]),
+        )  # fmt: skip
+        if len(made.by_path) <= MOST_FILES:
+            return replace(made, one_sided=self._one_sided(made))
+        newer, older = self._with_new_names(made, read)
+        return replace(made, old_tree=older, hunks=self._hunks(chosen, older), names=newer) if newer else made
+
+    def _git(self, *argv: str) -> str:
+        """The output of a git command that sees the objects of both ends."""
+        old, new = _source(self.old), _source(self.new)
         env = {}
         if old.tree != new.tree:
             env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(trees.open_tree(old.tree).repo.git_dir / "objects")}
-        ids = old.tree_id, new.tree_id
-        names = repo.git("diff", "--name-only", "--no-renames", "-z", *ids, env=env).split("\0")
-        folders = {name.rpartition("/")[0] for name in read}
-        chosen = [name for name in names if name and _is_read(name, read, folders)]
+        return trees.open_tree(new.tree).repo.git(*argv, env=env)
+
+    def _hunks(self, paths: Sequence[str], older: str) -> list[Hunk]:
+        """The hunks of some files. older: the tree of the older end, which may have the newer names."""
+        options = (*DIFF, _FUSED) if len(paths) > MOST_FILES else DIFF
         found: list[Hunk] = []
-        for start in range(0, len(chosen), 400):
-            pathspecs = [f":(literal){name}" for name in chosen[start : start + 400]]
-            options = (*DIFF, _FUSED) if len(chosen) > MOST_FILES else DIFF
-            found += hunks.parse(repo.git(*options, *ids, "--", *pathspecs, env=env) + "\n")
-        made = Difference(
-            old_tree=ids[0], new_tree=ids[1], hunks=found, functions=dict(functions), files=len([n for n in names if n])
+        for start in range(0, len(paths), 400):
+            pathspecs = [f":(literal){name}" for name in paths[start : start + 400]]
+            found += hunks.parse(self._git(*options, older, _source(self.new).tree_id, "--", *pathspecs) + "\n")
+        return found
+
+    def _with_new_names(self, difference: Difference, read: Set[str]) -> tuple[dict[str, str], str]:
+        """The names that the newer end has for the same things, and the tree of the older end with these."""
+        old, new = _source(self.old), _source(self.new)
+        before, after = trees.open_tree(old.tree).repo, trees.open_tree(new.tree).repo
+        differing = {path for path in difference.by_path if path.endswith(renames.SUFFIXES)}
+        texts = before.files(old.tree_id, sorted(differing))
+        newer = after.files(new.tree_id, sorted(read | differing))
+        same = [content for path, (_, content) in newer.items() if path not in differing]
+        names = renames.everywhere(
+            renames.candidates(hunk for hunk in difference.hunks if hunk.path in differing),
+            [*same, *(content for _, content in texts.values())],
+            (content for _, content in newer.values()),
         )
-        return made if len(made.by_path) > MOST_FILES else replace(made, one_sided=self._one_sided(made))
+        changed = {path: (mode, renames.renamed(content, names)) for path, (mode, content) in texts.items()}
+        tree = before.tree_with(old.tree_id, {path: file for path, file in changed.items() if file != texts[path]})
+        return names, tree
 
     def _one_sided(self, difference: Difference) -> list[str]:
         """The names on changed lines that only one end's files have."""
@@ -135,14 +163,14 @@ class Sources:
         """The spec of the new end with a mix's hunks of the old one; the patch is written to a place."""
         old, new = _source(self.old), _source(self.new)
         wanted = difference.paths(mix)
-        before = trees.open_tree(old.tree).repo.files(old.tree_id, wanted)
-        after = trees.open_tree(new.tree).repo.files(new.tree_id, wanted)
+        before = trees.open_tree(old.tree).repo.files(difference.old_tree, wanted)
+        after = trees.open_tree(new.tree).repo.files(difference.new_tree, wanted)
         made = {}
         for path in wanted:
             choice = [(difference.hunks[number], number in mix) for number in difference.by_path[path]]
             made[path] = hunks.mixed(before.get(path), after.get(path), choice)
         repo = trees.open_tree(new.tree).repo
-        tree = repo.tree_with(new.tree_id, made)
+        tree = repo.tree_with(difference.new_tree, made)  # the older end has the newer names in other files, too
         argv = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", new.tree_id, tree)
         place.parent.mkdir(parents=True, exist_ok=True)
         records.write_atomic(place, repo.git_bytes(*argv))

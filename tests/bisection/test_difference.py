@@ -87,6 +87,28 @@ def test_lines_that_are_close_are_one_hunk_between_distant_releases(bisector: Bi
     assert sum(line.startswith("+") and not line.startswith("+++") for line in hunks.diff) == lines
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_names_that_changed_everywhere_are_no_differences(bisector: Bisector, kept: bool) -> None:
+    """Between distant releases: each file calls a function by its older name, and the newer end lacks that name.
+
+    kept: a file of the newer end has the older name, too, so it is no rename.
+    """
+    far = {f"mm/far{number}.c": "\tuses {name}\nint a;\n" for number in range(65)}
+    costly, head = text("uses {name}\n\tcost {cost}", "q"), text("has {name}", "r")
+    old, new = (
+        {path: body.replace("{name}", name).replace("{cost}", cost) for path, body in
+         {**far, "mm/slow.c": costly, "include/one.h": head}.items()}
+        for name, cost in (("older_name", "100"), ("newer_name", "130"))
+    )  # fmt: skip
+    more = {"mm/kept.c": text("older_name", "s")} if kept else {}
+    answer = by(bisector, "hunks", planted(bisector.tree, {**old, "mm/kept.c": text("s")}, {**new, **more}))
+    hunks, proof = the_only(answer)
+    assert proof.applied is not None and "+\tcost 130" in hunks.diff
+    assert (answer.candidates > 70, bool(answer.skipped)) == (kept, kept), answer.reason
+    assert kept or (hunks.diff[-2:] == ["-\tcost 100", "+\tcost 130"] and proof.applied_more == 0)
+    assert kept == (", with 1 name as in the newer end" not in bisector.said)
+
+
 @pytest.mark.long
 def test_two_files_are_independent_parts_with_their_shares(bisector: Bisector) -> None:
     old = {"mm/one.c": text("cost 100", "q"), "fs/two.c": text("cost 100", "q")}
