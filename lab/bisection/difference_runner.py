@@ -66,14 +66,16 @@ class DifferenceRunner(ExactRunner):
         """Store the differences of the files that the builds of both ends read."""
         session, plan, log = self.session, self.session.plan, self.work.progress.log
         moved: dict[str, float] = {}
+        one_end: dict[str, float] = {}
         try:
-            moved = self._moved()
+            moved, one_end = self._moved()
         except LabError as error:
             log(f"the functions that changed are not known: {error.message}")
         whole = sum(moved.values())
         read = self.measurer.files_read(plan.old.spec) | self.measurer.files_read(plan.new.spec)
         sources = Sources(plan.old.spec, plan.new.spec)
         made = sources.difference(read, {name: size / whole for name, size in moved.items() if size})
+        made = replace(made, one_end={name: size / whole for name, size in one_end.items()})
         if not made.hunks:
             raise UserError("the ends differ in no file that a build reads", hint="compare them by `lab explain`")
         with suppress(LabError):  # without the kernels' symbols, only named functions are suspects
@@ -94,20 +96,29 @@ class DifferenceRunner(ExactRunner):
         table = kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)
         return {base_name(symbol.name) for symbol in table}
 
-    def _moved(self) -> dict[str, float]:
-        """The kernel's functions whose code changed the cost, by call chains if guests have them, and the amounts."""
+    def _moved(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The kernel's functions whose code changed the cost, by call chains if guests have them, and the amounts.
+
+        Then those that only one end runs.
+        """
         session, place = self.session, self.session.folder / "explain"
         old, new = (end.spec for end in session.history.ends)
         functions = Prover(session, self.work).explain(place, old, new)
         moved = {one.name: one.own for one in functions if one.space == "kernel"}
+        one_end = {
+            one.name: max(one.base, one.test)
+            for one in functions
+            if one.space == "kernel" and not min(one.base, one.test)
+        }
         result = result_folders.load_result(place)
         try:
             found = chains.find(place, result.cases[0], self.work, cost=functions[0].cost if functions else "cycles")
         except LabError as error:
             self.work.progress.log(f"callers are not known: {error.message}")
-            return moved
+            return moved, one_end
         explained = explain.remembered(place, result.cases[0])
-        return suspects.named(chains.changes(found, explained.explanation.call_ratios() if explained else {})) or moved
+        named = suspects.named(chains.changes(found, explained.explanation.call_ratios() if explained else {}))
+        return named or moved, one_end
 
     def _measure_mix(self, state: DifferenceState, pending: Pending) -> None:
         session, log = self.session, self.work.progress.log

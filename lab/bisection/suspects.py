@@ -23,6 +23,8 @@ _MISSING = re.compile(
 _MEMBER = re.compile(r".*no member named (\S+).*")
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?[eE]rror:")
+_UNBALANCED = re.compile(r"unterminated #|#\w+ without #if|#\w+ after #else")
+_CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
 _TARGET = re.compile(r"No rule to make target '([^']+)\.o'")
 
 _KEYWORDS = {"char", "const", "enum", "int", "long", "short", "static", "struct", "union", "unsigned", "void"}
@@ -32,8 +34,8 @@ MOST_ADDED = 24
 
 _RARE = 12
 
-_FIRST_FILES, _FIRST_FUNCTIONS = 4, 4
-"""Files, and functions, that are tried one by one."""
+_FIRST_FILES, _FIRST_FUNCTIONS, _FIRST_CALLED = 4, 4, 2
+"""Files, functions, and functions that one end alone runs, that are tried one by one."""
 
 _LEAST = 0.005
 """The least share of the whole change that makes a function a suspect."""
@@ -50,7 +52,8 @@ def inside(difference: Difference) -> list[list[int]]:
     """The hunks in functions whose cost changed, a group a function, the largest change first.
 
     Between distant releases such a group often builds, and its whole file does not. The functions that were put into
-    one have its share, and so are in its group.
+    one have its share, and so are in its group. Then come all hunks with the name of a function that one end alone
+    runs: inline code of a header may call it, which no profile names.
     """
     groups: defaultdict[tuple[float, str], list[int]] = defaultdict(list)
     for path, numbers in difference.by_path.items():
@@ -58,7 +61,14 @@ def inside(difference: Difference) -> list[list[int]]:
         for number in likely(difference, numbers) if not path.endswith(".h") else ():
             share = max(difference.functions.get(name, 0.0) for name in difference.hunks[number].functions)
             groups[share, path].append(number)
-    return [groups[key] for key in sorted(groups, key=lambda key: -key[0])[:_FIRST_FUNCTIONS]]
+    called = [
+        [number for number, words in enumerate(difference.words) if name in words]
+        for name in sorted(difference.one_end, key=lambda name: -difference.one_end[name])
+    ]
+    return [
+        *(groups[key] for key in sorted(groups, key=lambda key: -key[0])[:_FIRST_FUNCTIONS]),
+        *[group for group in called if group and len(group) <= MOST_ADDED][:_FIRST_CALLED],
+    ]
 
 
 def tiers(difference: Difference) -> list[list[int]]:
@@ -153,6 +163,7 @@ class Complaint(NamedTuple):
     places: files and lines, preferably of errors that miss nothing. everywhere: those of all errors.
     names: identifiers. missing, twice: the identifiers that are not there, or there twice, and not only of another
     type.
+    unbalanced: the files that have an #if without its #endif, or the other way around.
     """
 
     places: list[tuple[str, int]]
@@ -161,16 +172,19 @@ class Complaint(NamedTuple):
     missing: list[str]
     twice: list[str]
     targets: list[str]
+    unbalanced: list[str]
 
 
 def complaint(errors: Sequence[str]) -> Complaint:
     """The names in the errors of compilers, assemblers, linkers and make."""
     missing = [line for line in errors if _MISSING.search(line)]
     twice = [line for line in errors if "redefinition of" in line]
-    others = [line for line in errors if line not in (*missing, *twice)]
+    unbalanced = [line for line in errors if _UNBALANCED.search(line)]
+    others = [line for line in errors if line not in (*missing, *twice, *unbalanced)]
     targets = _TARGET.findall("\n".join(errors))
     places, everywhere = _places(others or errors), _places(errors)
-    return Complaint(places, everywhere, _names(errors), _names(missing), _names(twice), targets)
+    torn = list(dict.fromkeys(path for path, _ in _places(unbalanced)))
+    return Complaint(places, everywhere, _names(errors), _names(missing), _names(twice), targets, torn)
 
 
 def _places(errors: Sequence[str]) -> list[tuple[str, int]]:
@@ -193,8 +207,16 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
     If none brings it, and a taken hunk takes it away, they are the hunks that use it.
     Hunks in which it fails are among them, although they are as the new end has them: hunks that they need were taken.
     If that finds none, they are the hunks in which it fails for want of a name, or else the next ones in their files.
+    A file whose conditions do not fit together gets all hunks with conditions.
     """
-    found: list[int] = []
+    found = [
+        number
+        for path in said.unbalanced
+        for number in difference.by_path.get(_source(difference, path), [])
+        if number not in taken and any(_CONDITION.match(line) for line in difference.hunks[number].code("+-"))
+    ]
+    if found and len(found) <= MOST_ADDED:
+        return found
     for names, side in ((said.missing, "-"), (said.twice, "+")):
         for name in names:
             mention = [n for n, words in enumerate(difference.words) if name in words]

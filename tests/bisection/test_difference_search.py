@@ -127,6 +127,18 @@ def test_a_function_is_tried_without_another_one_of_its_file_that_does_not_build
     assert kernels.failed == 0
 
 
+def test_inline_code_of_a_header_is_found_by_the_function_that_it_calls() -> None:
+    """The profile names the caller that has the inline code; a hunk in that function carries nothing."""
+    hunks = [*plain(100, 2), hunk("lib/usercopy.c", 10, "check(n);", "check_size(n);", function="copy_from_user")]
+    first = len(hunks)
+    hunks.append(hunk("arch/x86/include/asm/uaccess.h", 20, "return copy_string(to, n);", 'asm("rep movsb");'))
+    hunks.append(hunk("arch/x86/lib/copy_user.S", 30, "SYM_FUNC_START(copy_string)", ""))
+    made = replace(difference(hunks, {"copy_from_user": 0.9}), one_end={"copy_string": 0.8})
+    kernels = Kernels(made, {frozenset([first, first + 1]): 1.0}, needs={first: (first + 1, "copy_string")})
+    assert [part.mix for part in kernels.search().parts] == [{first, first + 1}]
+    assert kernels.failed <= 2 and kernels.builds <= 6
+
+
 def test_a_commit_that_renames_functions_and_has_one_guilty_hunk() -> None:
     """Each function is defined once and called five times, also where the guilty hunk is; no call builds alone."""
     hunks = plain(5, 4)
@@ -206,6 +218,18 @@ def test_a_use_of_a_member_that_no_hunk_brings_is_taken_away(error: str) -> None
     others = [hunk(f"net/b{number}.c", 9, "struct able *a;", "") for number in range(3)]
     assert said.names == said.missing == ["count"]
     assert suspects.additions(difference(USED + others), {0}, said) == [1]
+
+
+def test_conditions_of_a_file_that_do_not_fit_together_are_taken_together() -> None:
+    hunks = [
+        neutral("mm/a.c", 10),
+        hunk("include/a.h", 20, "#ifdef CONFIG_A", "#if defined(CONFIG_A)"),
+        neutral("include/a.h", 40),
+        hunk("include/a.h", 60, "#endif", "#endif /* CONFIG_A */"),
+        hunk("include/b.h", 60, "#endif", ""),
+    ]
+    said = suspects.complaint(["../src/include/a.h:2: error: unterminated #ifndef"])
+    assert suspects.additions(difference(hunks), {0, 1}, said) == [3]
 
 
 def test_if_nothing_else_helps_the_next_hunk_of_the_failing_file_is_taken() -> None:
