@@ -214,8 +214,9 @@ def causes(judged: Judgement, width: int) -> Group:
         f"Of {plural(len(packages), 'step')} of {100 * SIZES[0]:g} % and more between packages {known} have the cause "
         "that was found between the sources of both; for the others, `lab atlas show CASE` has functions alone."
     )
-    lines = [Text(about(judged.atlas)), Text(""), *(Text(line) for line in columns(rows, (3, 4, 5))), Text("")]
-    return Group(*lines, Text(wrapped(rest, 0, width)))
+    table = columns(rows, (3, 4, 5)) if built else ["It has no two sources that one compiler built."]
+    lines = [about(judged.atlas), "", *table, "", wrapped(rest, 0, width)]
+    return Group(*(Text(visible_lines(line)) for line in lines))
 
 
 def _tallies(judged: Judgement, steps: Sequence[Change]) -> Iterator[list[str]]:
