@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from lab.bisection.hunks import Hunk
+from lab.bisection.hunks import Hunk, Whole
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _NAME = re.compile(r"(?!CONFIG_)[A-Za-z_]\w{3,}")  # kconfig has its options without the prefix
@@ -65,3 +65,10 @@ def renamed(text: bytes, names: Mapping[str, str]) -> bytes:
     """A text of the older end with the newer names in its code."""
     table = {name.encode(): now.encode() for name, now in names.items()}
     return _PART.sub(lambda match: table.get(match[0], match[0]), text)
+
+
+def turned_back(path: str, file: Whole, names: Mapping[str, str]) -> Whole:
+    """A file that is the older end's but for some hunks, with the older names."""
+    if file is None or not path.endswith(SUFFIXES):
+        return file
+    return file[0], renamed(file[1], {now: name for name, now in names.items()})

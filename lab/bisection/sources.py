@@ -169,8 +169,10 @@ class Sources:
         for path in wanted:
             choice = [(difference.hunks[number], number in mix) for number in difference.by_path[path]]
             made[path] = hunks.mixed(before.get(path), after.get(path), choice)
+        if difference.new_tree != new.tree_id:  # the older end with the newer names, which other files of it lack
+            made = {path: renames.turned_back(path, file, difference.names) for path, file in made.items()}
         repo = trees.open_tree(new.tree).repo
-        tree = repo.tree_with(difference.new_tree, made)  # the older end has the newer names in other files, too
+        tree = repo.tree_with(new.tree_id, made)
         argv = ("diff", "--binary", "--full-index", "--no-renames", "--no-ext-diff", new.tree_id, tree)
         place.parent.mkdir(parents=True, exist_ok=True)
         records.write_atomic(place, repo.git_bytes(*argv))

@@ -1,5 +1,6 @@
 """`lab bisect --by files` and `--by hunks`, from the command line to the answer, with kernels that are fakes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_names_that_changed_everywhere_are_no_differences(bisector: Bisector, ke
     kept: a file of the newer end has the older name, too, so it is no rename.
     """
     far = {f"mm/far{number}.c": "\tuses {name}\nint a;\n" for number in range(65)}
-    costly, head = text("uses {name}\n\tcost {cost}", "q"), text("has {name}", "r")
+    costly, head = text("uses {name}\n\tcost {cost} {name}", "q"), text("has {name}", "r")
     old, new = (
         {path: body.replace("{name}", name).replace("{cost}", cost) for path, body in
          {**far, "mm/slow.c": costly, "include/one.h": head}.items()}
@@ -103,9 +104,12 @@ def test_names_that_changed_everywhere_are_no_differences(bisector: Bisector, ke
     more = {"mm/kept.c": text("older_name", "s")} if kept else {}
     answer = by(bisector, "hunks", planted(bisector.tree, {**old, "mm/kept.c": text("s")}, {**new, **more}))
     hunks, proof = the_only(answer)
-    assert proof.applied is not None and "+\tcost 130" in hunks.diff
+    assert proof.applied is not None and "+\tcost 130 newer_name" in hunks.diff
     assert (answer.candidates > 70, bool(answer.skipped)) == (kept, kept), answer.reason
-    assert kept or (hunks.diff[-2:] == ["-\tcost 100", "+\tcost 130"] and proof.applied_more == 0)
+    (applied,) = result_folders.open_folder(answer.result).glob("proof/*/apply-*.patch")
+    changed = [line for line in applied.read_text().splitlines() if re.match(r"[-+]\s", line)]
+    assert kept or (hunks.diff[-2:] == ["-\tcost 100 newer_name", "+\tcost 130 newer_name"])
+    assert kept or changed == ["-\tcost 100 older_name", "+\tcost 130 older_name"], "in the names of the older end"
     assert kept == (", with 1 name as in the newer end" not in bisector.said)
 
 
