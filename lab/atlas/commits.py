@@ -128,8 +128,8 @@ def _again(result: str | None, steps: Sequence[Change], work: Work) -> dict[str,
 
 
 def _alike(judged: Judgement, found: Bisected) -> list[Change]:
-    """The other large steps between the same kernels whose guests need the same built in, without a cause so far."""
-    known = {(one.case, one.base, one.test) for one in judged.atlas.bisected}
+    """The other large steps between the same kernels, without another cause, whose guests need the same built in."""
+    known = {(one.case, one.base, one.test) for one in judged.atlas.bisected if one.subject != found.subject}
     needs = selection.needs_of([found.case])
     return [
         step

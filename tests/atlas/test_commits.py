@@ -93,7 +93,9 @@ def test_the_hunks_of_one_step_are_tried_on_the_others(
     assert list(commits.carried(judged, found, Work(progress=QUIET))) == [other] and len(bisector.guests.calls) == boots
     assert not list(
         commits.carried(
-            Judgement(commits.added(judged.atlas, replace(other, case=full[1]))), found, Work(progress=QUIET)
+            Judgement(commits.added(judged.atlas, replace(other, case=full[1], subject="else"))),
+            found,
+            Work(progress=QUIET),
         )
     )
 
