@@ -13,6 +13,7 @@ from lab.core.executor import Work
 from lab.core.progress import QUIET
 from lab.kernels import trees
 
+from ..docs import blocks
 from ..fakes import atlas as fake
 from ..fakes import bisection as fakebisect
 from ..fakes import bisector as bisectors
@@ -141,6 +142,12 @@ def test_steps_with_a_cause_are_counted_by_their_size(tmp_path: Path, lab: Lab, 
     (small,) = (line for line in rows if line[:3] == ["all", "5", "%"])
     (large,) = (line for line in rows if line[:3] == ["all", "10", "%"])
     assert large[-3:] == row.split() and small[-3:] == ["2", *row.split()[1:]]
+
+
+def test_the_page_of_findings_has_the_count_of_the_shipped_atlas(lab: Lab) -> None:
+    page = Path(__file__).parents[2] / "docs" / "findings.md"
+    (shown,) = (one for one in blocks.commands(page.read_text()) if one.text == "lab atlas causes")
+    assert not blocks.mismatch(shown.output, lab("atlas", "causes").out, exact=True)
 
 
 def test_kernels_that_no_tree_has_are_refused_with_the_way_to_one(tmp_path: Path, tree: list[str], lab: Lab) -> None:
