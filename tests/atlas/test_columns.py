@@ -74,13 +74,10 @@ def test_other_guests_are_measured_anew_and_old_numbers_are_holes_until_then(
     assert str(atlas.cells["mine:small"][1]).startswith("measured with an older guest")
 
 
-@pytest.mark.parametrize(
-    ("error", "seeds", "hole"),
-    [
-        (Unsupported("needs a newer kernel"), (1, 2, 3), "unsupported: mine:large needs a newer kernel"),
-        (Broken("fell over"), (2,), "workload: mine:large fell over"),
-    ],
-)
+@pytest.mark.parametrize(("error", "seeds", "hole"), [
+    (Unsupported("needs a newer kernel"), (1, 2, 3), "unsupported: mine:large needs a newer kernel"),
+    (Broken("fell over"), (2,), "workload: mine:large fell over"),
+])  # fmt: skip
 def test_a_case_that_a_kernel_lacks_or_that_fails_with_one_seed_is_a_hole(
     setup: Setup, error: Broken, seeds: tuple[int, ...], hole: str
 ) -> None:

@@ -34,17 +34,14 @@ def test_a_plan_has_its_file_s_name_and_the_cases_of_its_suite(tmp_path: Path) -
     assert loaded.selections("x86_64")[0].startswith("syscalls:")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('suite = "quick"', 'suite = "quik"', "no suite is called 'quik'"),
-        ('suite = "quick"\n', "", "either a suite or workloads"),
-        ("packages", "package", "unknown key 'package'"),
-        ('packages = ["trixie/*", "trixie-backports/7.*"]', "", "has no kernels"),
-        ("schema = 1", 'schema = 1\narchitectures = ["vax"]', "architectures: "),
-        ("schema = 1", "schema = 1\nseeds = 1", "1 is not at least 2"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ('suite = "quick"', 'suite = "quik"', "no suite is called 'quik'"),
+    ('suite = "quick"\n', "", "either a suite or workloads"),
+    ("packages", "package", "unknown key 'package'"),
+    ('packages = ["trixie/*", "trixie-backports/7.*"]', "", "has no kernels"),
+    ("schema = 1", 'schema = 1\narchitectures = ["vax"]', "architectures: "),
+    ("schema = 1", "schema = 1\nseeds = 1", "1 is not at least 2"),
+])  # fmt: skip
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         written(tmp_path, PLAN.replace(old, new))

@@ -160,17 +160,14 @@ def test_an_atlas_of_another_architecture_is_named(other: Other) -> None:
     assert takeover.read(other.file, other.place).unfit == (f"nothing taken over: {other.file} is of arm64",)
 
 
-@pytest.mark.parametrize(
-    ("hole", "boots"),
-    [
-        ("panic: it did not boot", 3),
-        ("unsupported: needs a newer kernel", 3),
-        ("no number: the cost model saw nothing of the case", 3),
-        ("qemu-died: killed", 6),
-        ("measured with an older guest, of fingerprint beef", 6),
-        (NOT_MEASURED, 6),
-    ],
-)
+@pytest.mark.parametrize(("hole", "boots"), [
+    ("panic: it did not boot", 3),
+    ("unsupported: needs a newer kernel", 3),
+    ("no number: the cost model saw nothing of the case", 3),
+    ("qemu-died: killed", 6),
+    ("measured with an older guest, of fingerprint beef", 6),
+    (NOT_MEASURED, 6),
+])  # fmt: skip
 def test_a_hole_that_another_machine_may_fill_is_measured_here(hole: str, boots: int, other: Other) -> None:
     cells = {**other.atlas.cells, "mine:small": (hole, other.atlas.cells["mine:small"][1])}
     made = other.run(other.taken(replace(other.atlas, cells=cells)))

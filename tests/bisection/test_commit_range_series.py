@@ -122,16 +122,13 @@ def test_candidates_are_counted_by_their_kind(number: int, kind: str, text: str)
     assert commit_range.counted(number, kind) == text
 
 
-@pytest.mark.parametrize(
-    ("failing", "ends", "found", "said"),
-    [
-        (["6.12.57-1"], "good bad", "linux-image-6.12.57-cloud-amd64", "works -> fails"),
-        (["6.12.9-1"], "old new", "linux-image-6.12.10-cloud-amd64", "fails -> works"),
-        (["6.12.9-1"], "good bad", "", "the bad end is better"),
-        ([], "old new", "", "the ends are alike (the command works)"),
-        (list(NAMES.values()), "old new", "", "the ends are alike (the command fails)"),
-    ],
-)
+@pytest.mark.parametrize(("failing", "ends", "found", "said"), [
+    (["6.12.57-1"], "good bad", "linux-image-6.12.57-cloud-amd64", "works -> fails"),
+    (["6.12.9-1"], "old new", "linux-image-6.12.10-cloud-amd64", "fails -> works"),
+    (["6.12.9-1"], "good bad", "", "the bad end is better"),
+    ([], "old new", "", "the ends are alike (the command works)"),
+    (list(NAMES.values()), "old new", "", "the ends are alike (the command fails)"),
+])  # fmt: skip
 def test_a_series_by_whether_a_command_works(
     deb_bisector: Bisector, failing: list[str], ends: str, found: str, said: str
 ) -> None:

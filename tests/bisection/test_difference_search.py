@@ -253,16 +253,13 @@ HELPER = [
 """A function that only the new end has, and hunks far from its head."""
 
 
-@pytest.mark.parametrize(
-    ("errors", "left_out"),
-    [
-        (["fs/a.c:401:9: error: implicit declaration of function 'helper'"], [0]),
-        (["a.c:(.text+0x1bf): undefined reference to `helper'"], [0]),
-        (["fs/a.c:500:9: error: implicit declaration of function 'old_name'"], [2]),
-        (["fs/a.c:401:9: error: 'helper' undeclared", "fs/a.c:500:9: error: 'old_name' undeclared"], [0, 2]),
-        (["fs/a.c:401:9: error: 'nowhere' undeclared"], [1]),
-    ],
-)
+@pytest.mark.parametrize(("errors", "left_out"), [
+    (["fs/a.c:401:9: error: implicit declaration of function 'helper'"], [0]),
+    (["a.c:(.text+0x1bf): undefined reference to `helper'"], [0]),
+    (["fs/a.c:500:9: error: implicit declaration of function 'old_name'"], [2]),
+    (["fs/a.c:401:9: error: 'helper' undeclared", "fs/a.c:500:9: error: 'old_name' undeclared"], [0, 2]),
+    (["fs/a.c:401:9: error: 'nowhere' undeclared"], [1]),
+])  # fmt: skip
 def test_a_hunk_that_takes_a_missing_name_away_is_left_out(errors: list[str], left_out: list[int]) -> None:
     assert suspects.omissions(difference(HELPER), {0, 1, 2}, suspects.complaint(errors)) == left_out
 

@@ -39,15 +39,12 @@ def test_seeds_that_disagree_decide_nothing_near_an_edge() -> None:
     assert unsure.number is None and not unsure.new and "disagree" in unsure.why
 
 
-@pytest.mark.parametrize(
-    ("values", "reference", "size"),
-    [
-        ([0.0, 0.0], [0.0, 0.0], 0.0),
-        ([0.0, 0.0], [5.0, 5.0], math.inf),
-        ([-1.0, -1.0], [1.0, 1.0], math.inf),
-        ([math.e, math.e], [1.0, 1.0], 1.0),
-    ],
-)
+@pytest.mark.parametrize(("values", "reference", "size"), [
+    ([0.0, 0.0], [0.0, 0.0], 0.0),
+    ([0.0, 0.0], [5.0, 5.0], math.inf),
+    ([-1.0, -1.0], [1.0, 1.0], math.inf),
+    ([math.e, math.e], [1.0, 1.0], 1.0),
+])  # fmt: skip
 def test_distances_with_zeros(values: list[float], reference: list[float], size: float) -> None:
     assert exact_state.distance(values, reference).size == pytest.approx(size)
 

@@ -95,13 +95,10 @@ def test_it_is_fit_for_all(browser: Any, tmp_path: Path, kind: str, scheme: str,
     require_fit_for_all(browser, _write(tmp_path, KINDS[kind](tmp_path / "stored")), scheme, width)
 
 
-@pytest.mark.parametrize(
-    ("make", "places"),
-    [
-        (lambda folder: _explained(folder, hostile()), ["#r1-table tbody th"]),
-        (lambda folder: bisection(folder, title=HOSTILE), ["p.sentence", "#commits tr.culprit"]),
-    ],
-)
+@pytest.mark.parametrize(("make", "places"), [
+    (lambda folder: _explained(folder, hostile()), ["#r1-table tbody th"]),
+    (lambda folder: bisection(folder, title=HOSTILE), ["p.sentence", "#commits tr.culprit"]),
+])  # fmt: skip
 def test_hostile_words_do_nothing(
     browser: Any, tmp_path: Path, make: Callable[[Path], Stored], places: list[str]
 ) -> None:

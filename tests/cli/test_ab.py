@@ -78,37 +78,31 @@ def test_a_file_of_the_command_that_stays_here_is_named(
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("deb:6.1",), "1 kernel to compare"),
-        (("deb:6.1", "deb:6.12", "deb:7.1"), "3 kernels to compare"),
-        (("deb:6.1", "deb:6.12", "--base", "deb:6.1"), "--base or --test"),
-        (("deb:6.1", "deb:6.12", "-w", "boot", "--", "true"), "--exec and --workload exclude each other"),
-        (("HEAD", "HEAD", "--watch"), "--watch is for uncommitted work"),
-        (("HEAD", "worktree", "--watch", "--json"), "for one"),
-        (("HEAD", "worktree", "--watch", "--mode", "live"), "--watch requires --mode exact"),
-        (("HEAD", "worktree", "--watch", "--fail-on", "regression"), "for one"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (("deb:6.1",), "1 kernel to compare"),
+    (("deb:6.1", "deb:6.12", "deb:7.1"), "3 kernels to compare"),
+    (("deb:6.1", "deb:6.12", "--base", "deb:6.1"), "--base or --test"),
+    (("deb:6.1", "deb:6.12", "-w", "boot", "--", "true"), "--exec and --workload exclude each other"),
+    (("HEAD", "HEAD", "--watch"), "--watch is for uncommitted work"),
+    (("HEAD", "worktree", "--watch", "--json"), "for one"),
+    (("HEAD", "worktree", "--watch", "--mode", "live"), "--watch requires --mode exact"),
+    (("HEAD", "worktree", "--watch", "--fail-on", "regression"), "for one"),
+])  # fmt: skip
 def test_options_that_contradict_each_other_are_refused(words: tuple[str, ...], said: str, lab: Lab) -> None:
     assert said in lab("ab", *words, status=2).err
 
 
-@pytest.mark.parametrize(
-    ("formula", "words", "status"),
-    [
-        (alike, [], 0),
-        (slower_large, [], 0),
-        (slower_large, ["--fail-on", "regression"], 1),
-        (slower_large, ["--fail-on", "unknown, regression"], 1),
-        (slower_large, ["--fail-on", "improvement"], 0),
-        (alike, ["--fail-on", "regression", "--require-verdict"], 0),
-        (unsure, [], 0),
-        (unsure, ["--require-verdict"], 5),
-        (unsure, ["--fail-on", "unknown", "--require-verdict"], 1),
-    ],
-)
+@pytest.mark.parametrize(("formula", "words", "status"), [
+    (alike, [], 0),
+    (slower_large, [], 0),
+    (slower_large, ["--fail-on", "regression"], 1),
+    (slower_large, ["--fail-on", "unknown, regression"], 1),
+    (slower_large, ["--fail-on", "improvement"], 0),
+    (alike, ["--fail-on", "regression", "--require-verdict"], 0),
+    (unsure, [], 0),
+    (unsure, ["--require-verdict"], 5),
+    (unsure, ["--fail-on", "unknown", "--require-verdict"], 1),
+])  # fmt: skip
 def test_verdicts_and_statuses(compare: Lab, formula: Formula, words: list[str], status: int) -> None:
     compare(formula, *words, status=status)
 

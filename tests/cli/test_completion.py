@@ -50,23 +50,20 @@ def _complete(folder: Path, line: str, setting: str = "") -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("lab bi", ["bisect"]),
-        ("lab ab --base v6.", ["v6.99"]),
-        ("lab ab --test=top", ["topic/wide"]),
-        ("lab ab --base deb:trixie-b", ["trixie-backports/"]),
-        ("lab ab --base fil", ["file:"]),
-        ("lab ab --base file:../linux/Makef", ["../linux/Makefile"]),
-        ("lab ab -w alloc-b", ["alloc-burst"]),
-        ("lab ab -w alloc-burst:layout-18", ["layout-1800k"]),
-        ("lab aa HEAD -w alloc-burst:layout-4632k,layout-18", ["layout-4632k,layout-1800k"]),
-        ("lab ab --suite qu", ["quick"]),
-        ("lab ab --machine zen", ["zen4"]),
-        ("lab ab -w nosuch:x", []),
-    ],
-)
+@pytest.mark.parametrize(("line", "offered"), [
+    ("lab bi", ["bisect"]),
+    ("lab ab --base v6.", ["v6.99"]),
+    ("lab ab --test=top", ["topic/wide"]),
+    ("lab ab --base deb:trixie-b", ["trixie-backports/"]),
+    ("lab ab --base fil", ["file:"]),
+    ("lab ab --base file:../linux/Makef", ["../linux/Makefile"]),
+    ("lab ab -w alloc-b", ["alloc-burst"]),
+    ("lab ab -w alloc-burst:layout-18", ["layout-1800k"]),
+    ("lab aa HEAD -w alloc-burst:layout-4632k,layout-18", ["layout-4632k,layout-1800k"]),
+    ("lab ab --suite qu", ["quick"]),
+    ("lab ab --machine zen", ["zen4"]),
+    ("lab ab -w nosuch:x", []),
+])  # fmt: skip
 def test_bash_is_offered(folder: Path, line: str, offered: list[str]) -> None:
     assert _complete(folder, line) == offered
 

@@ -39,14 +39,11 @@ def test_every_command_has_help(words: tuple[str, ...], option: str, lab: Lab) -
     assert said.out.startswith(f"Usage: lab {' '.join(words)} ") and said.err == ""
 
 
-@pytest.mark.parametrize(
-    ("statement", "modules"),
-    [
-        ("main.run(['--help'])", HEAVY),
-        ("main.run(['ab', '--help'])", ("lab.bisection", "sqlalchemy")),
-        ("[main.LazyGroup().get_command(None, name) for name in main._COMMANDS]", ("ansible", "ansible_runner")),
-    ],
-)
+@pytest.mark.parametrize(("statement", "modules"), [
+    ("main.run(['--help'])", HEAVY),
+    ("main.run(['ab', '--help'])", ("lab.bisection", "sqlalchemy")),
+    ("[main.LazyGroup().get_command(None, name) for name in main._COMMANDS]", ("ansible", "ansible_runner")),
+])  # fmt: skip
 def test_no_command_waits_for_what_it_does_not_need(statement: str, modules: tuple[str, ...]) -> None:
     program = f"import sys; from lab.cli import main; {statement}; print({{*{modules!r}}} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -79,31 +76,25 @@ def test_each_error_has_its_status_and_no_traceback(
     assert (said.out, said.err) == ("", "lab: it is wrong; do this (log: /x.log)\n")
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "words"),
-    [
-        (KeyboardInterrupt(), 130, "lab: interrupted"),
-        (PermissionError(13, "Permission denied", "/root/x"), 4, "lab: /root/x: Permission denied"),
-        (OSError(28, "No space left on device"), 4, "write the output; free some, e.g. with `lab gc`; then repeat"),
-        (OSError(28, "No space", "/from", None, "/to"), 4, "write /to; free some, e.g. with `lab gc`; then repeat"),
-        (OSError(36, "File name too long", "/long"), 2, "lab: /long: File name too long"),
-    ],
-)
+@pytest.mark.parametrize(("error", "status", "words"), [
+    (KeyboardInterrupt(), 130, "lab: interrupted"),
+    (PermissionError(13, "Permission denied", "/root/x"), 4, "lab: /root/x: Permission denied"),
+    (OSError(28, "No space left on device"), 4, "write the output; free some, e.g. with `lab gc`; then repeat"),
+    (OSError(28, "No space", "/from", None, "/to"), 4, "write /to; free some, e.g. with `lab gc`; then repeat"),
+    (OSError(36, "File name too long", "/long"), 2, "lab: /long: File name too long"),
+])  # fmt: skip
 def test_other_ends(monkeypatch: pytest.MonkeyPatch, lab: Lab, error: BaseException, status: int, words: str) -> None:
     monkeypatch.setattr(result_folders, "finished", _failing(error))
     said = lab("report", status=status).err
     assert said.endswith(f"{words}\n") and len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("redirections", "status", "said"),
-    [
-        (">&-", 2, "lab: standard output is closed, so nothing can be printed"),
-        (">/dev/full", 4, "lab: no disk space left to write the output; free some, e.g. with `lab gc`; then repeat"),
-        ("2>/dev/full", 0, ""),
-        ("2>&-", 0, ""),
-    ],
-)
+@pytest.mark.parametrize(("redirections", "status", "said"), [
+    (">&-", 2, "lab: standard output is closed, so nothing can be printed"),
+    (">/dev/full", 4, "lab: no disk space left to write the output; free some, e.g. with `lab gc`; then repeat"),
+    ("2>/dev/full", 0, ""),
+    ("2>&-", 0, ""),
+])  # fmt: skip
 def test_output_that_cannot_be_written(redirections: str, status: int, said: str) -> None:
     command = f'exec "$0" -m lab workload list {redirections}'
     done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)

@@ -193,16 +193,13 @@ def test_workers_that_would_give_other_numbers_are_left_out(bisector: Bisector, 
         assert "none of the cluster's 1 workers gives the same numbers" in bisector.capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("tcp://127.0.0.1:1", "--cluster needs --share"),
-        ("tcp://127.0.0.1:1 --share nonsense://x", "--share nonsense://x"),
-        ("nonsense --share /net/lab", "missing port number in address 'nonsense'"),
-        ("http://x:1 --share /net/lab", "unknown address scheme 'http'"),
-        ("tcp://127.0.0.1:1 --share /net/lab --mode live", "live mode measures on this host"),
-    ],
-)
+@pytest.mark.parametrize(("words", "complaint"), [
+    ("tcp://127.0.0.1:1", "--cluster needs --share"),
+    ("tcp://127.0.0.1:1 --share nonsense://x", "--share nonsense://x"),
+    ("nonsense --share /net/lab", "missing port number in address 'nonsense'"),
+    ("http://x:1 --share /net/lab", "unknown address scheme 'http'"),
+    ("tcp://127.0.0.1:1 --share /net/lab --mode live", "live mode measures on this host"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused_before_any_work(bisector: Bisector, words: str, complaint: str) -> None:
     base, test = line(bisector.tree, [100.0, 60.0])
     asked = ["--tree", str(bisector.tree), "--cluster", *words.split()]

@@ -37,15 +37,12 @@ def test_a_block_is_shared_out_by_its_executions(cost: Cost, leaf: tuple[int, in
     assert found == {**own, **{stack: share for stack, share in calls.items() if share}}
 
 
-@pytest.mark.parametrize(
-    ("calls", "message"),
-    [
-        (CALLS.replace("[[0,", "[[2,", 1), "a call was made by a later one"),
-        (CALLS.replace("[4,2,1]", "[5,2,1]"), "a call or a block that is not there"),
-        (CALLS.replace("[4,2,1]", "[4,3,1]"), "a call or a block that is not there"),
-        (CALLS.replace('sequence":0', 'sequence":1'), "out of order"),
-    ],
-)
+@pytest.mark.parametrize(("calls", "message"), [
+    (CALLS.replace("[[0,", "[[2,", 1), "a call was made by a later one"),
+    (CALLS.replace("[4,2,1]", "[5,2,1]"), "a call or a block that is not there"),
+    (CALLS.replace("[4,2,1]", "[4,3,1]"), "a call or a block that is not there"),
+    (CALLS.replace('sequence":0', 'sequence":1'), "out of order"),
+])  # fmt: skip
 def test_chains_that_cannot_be_are_refused(calls: str, message: str) -> None:
     with pytest.raises(output.GuestFailed, match=message):
         window(PROFILE, calls)

@@ -140,14 +140,11 @@ def built(config: str) -> Kernel:
 CONFIG = "CONFIG_AIO=y\nCONFIG_BLK_DEV_NULL_BLK=m\n# CONFIG_IO_URING is not set\nCONFIG_HZ=250\n"
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("CONFIG_IO_URING", "needs CONFIG_IO_URING, which is not set in v6.12"),
-        ("CONFIG_NEVER_HEARD_OF", "needs CONFIG_NEVER_HEARD_OF, which is not set"),
-        ("CONFIG_BLK_DEV_NULL_BLK", "which is a module, which no guest loads, in v6.12"),
-    ],
-)
+@pytest.mark.parametrize(("option", "words"), [
+    ("CONFIG_IO_URING", "needs CONFIG_IO_URING, which is not set in v6.12"),
+    ("CONFIG_NEVER_HEARD_OF", "needs CONFIG_NEVER_HEARD_OF, which is not set"),
+    ("CONFIG_BLK_DEV_NULL_BLK", "which is a module, which no guest loads, in v6.12"),
+])  # fmt: skip
 def test_a_kernel_without_an_option_is_refused(tmp_path: Path, option: str, words: str) -> None:
     with pytest.raises(UserError, match=f"workload mine .*{words}") as caught:
         require(workload(tmp_path, f'kconfig = ["CONFIG_AIO", "{option}"]'), which=built(CONFIG))

@@ -79,15 +79,12 @@ def test_a_memo_that_cannot_be_written_stops_nothing() -> None:
     assert seconds("alloc-burst") == before
 
 
-@pytest.mark.parametrize(
-    ("likely", "more", "said"),
-    [
-        (41.2, 122.7, "about 41 s, 160 s if nothing is decided sooner"),
-        (7.0, 0.3, "about 7 s"),
-        (0.2, 0.7, "about 1 s"),
-        (1234, 97531, "about 1200 s, 99000 s if nothing is decided sooner"),
-    ],
-)
+@pytest.mark.parametrize(("likely", "more", "said"), [
+    (41.2, 122.7, "about 41 s, 160 s if nothing is decided sooner"),
+    (7.0, 0.3, "about 7 s"),
+    (0.2, 0.7, "about 1 s"),
+    (1234, 97531, "about 1200 s, 99000 s if nothing is decided sooner"),
+])  # fmt: skip
 def test_a_likely_time_has_two_digits(likely: float, more: float, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
     assert estimates.announced(12, 0, likely, more, quiet(jobs=1)) == f"12 guests, 1 at a time: {said}"

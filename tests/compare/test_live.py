@@ -98,15 +98,12 @@ def test_what_a_program_prints_beside_its_metrics_is_compared_where_its_workload
         assert all(metric.ratio == pytest.approx(2.0) and metric.verdict is None for metric in printed)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"fixed_rounds": True, "duet": True, "iterations": None, "perf": True, "perf_record": True},
-        {"mirror": True, "nodes": 2},
-        {"vcpus": 3},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {},
+    {"fixed_rounds": True, "duet": True, "iterations": None, "perf": True, "perf_record": True},
+    {"mirror": True, "nodes": 2},
+    {"vcpus": 3},
+])  # fmt: skip
 def test_the_command_that_repeats_it_asks_for_the_same(tmp_path: Path, host: Host, changes: dict[str, object]) -> None:
     wanted = planned(tmp_path, **changes)
     how = wanted.live
@@ -366,14 +363,11 @@ def test_counts_of_programs_are_divided_by_their_windows_operations(tmp_path: Pa
     assert {cases for _, _, cases in guests.calls} == {("large",)}, "only what perf counted"
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        counted((math.nan, math.nan), (math.nan, math.nan)),
-        counted((9e6, math.nan), (9e6, 2e6)),
-        counted((9e6, 0.0), (9e6, 2e6)),
-    ],
-)
+@pytest.mark.parametrize("case", [
+    counted((math.nan, math.nan), (math.nan, math.nan)),
+    counted((9e6, math.nan), (9e6, 2e6)),
+    counted((9e6, 0.0), (9e6, 2e6)),
+])  # fmt: skip
 def test_without_all_four_counts_no_guest_runs(tmp_path: Path, guests: CountingGuests, case: CaseResult) -> None:
     assert check(tmp_path, case) == {} and not guests.calls
 

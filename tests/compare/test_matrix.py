@@ -218,16 +218,13 @@ def test_a_failed_cell_is_status_4_after_everything_was_printed(command: Lab) ->
     assert "failed:" not in command(by_setting, "--resume", reference).out
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (["--set", "thp.defrag=bogus"], "--set thp.defrag is given twice"),
-        (["--set", "sysctl.vm/../x=1,2"], "not the name of a sysctl"),
-        (["--metric", "throughputs"], "did you mean throughput"),
-        (["--against", "thp=sometimes"], "is no arm"),
-        (["--mode", "live"], "live mode"),
-    ],
-)
+@pytest.mark.parametrize(("words", "complaint"), [
+    (["--set", "thp.defrag=bogus"], "--set thp.defrag is given twice"),
+    (["--set", "sysctl.vm/../x=1,2"], "not the name of a sysctl"),
+    (["--metric", "throughputs"], "did you mean throughput"),
+    (["--against", "thp=sometimes"], "is no arm"),
+    (["--mode", "live"], "live mode"),
+])  # fmt: skip
 def test_bad_input_is_refused_before_any_work(command: Lab, words: list[str], complaint: str) -> None:
     assert complaint in command(by_setting, *words, status=2).err
     assert not list(result_folders.results_dir().glob("*"))

@@ -30,43 +30,37 @@ def test_only_what_varies_is_in_a_label() -> None:
     assert matrix_results.span(["a=v6.1", "b=v6.12"], ["thp=always,never"]).arms[3].label == "b thp=never"
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "spec"),
-    [
-        ("before=d4148aeab412", "before", "d4148aeab412"),
-        ("a.b-1=HEAD~3@thp=never", "a.b-1", "HEAD~3@thp=never"),
-        ("fixed=v6.12+x.patch@cmdline.tax=0", "fixed", "v6.12+x.patch@cmdline.tax=0"),
-        ("HEAD@thp=never", "HEAD@thp=never", "HEAD@thp=never"),
-        ("HEAD%CONFIG_KSM=n", "HEAD%CONFIG_KSM=n", "HEAD%CONFIG_KSM=n"),
-        ("v6.12+x.patch@cmdline.tax=0", "v6.12+x.patch@cmdline.tax=0", "v6.12+x.patch@cmdline.tax=0"),
-        ("file:/boot/a=b", "file:/boot/a=b", "file:/boot/a=b"),
-    ],
-)
+@pytest.mark.parametrize(("text", "label", "spec"), [
+    ("before=d4148aeab412", "before", "d4148aeab412"),
+    ("a.b-1=HEAD~3@thp=never", "a.b-1", "HEAD~3@thp=never"),
+    ("fixed=v6.12+x.patch@cmdline.tax=0", "fixed", "v6.12+x.patch@cmdline.tax=0"),
+    ("HEAD@thp=never", "HEAD@thp=never", "HEAD@thp=never"),
+    ("HEAD%CONFIG_KSM=n", "HEAD%CONFIG_KSM=n", "HEAD%CONFIG_KSM=n"),
+    ("v6.12+x.patch@cmdline.tax=0", "v6.12+x.patch@cmdline.tax=0", "v6.12+x.patch@cmdline.tax=0"),
+    ("file:/boot/a=b", "file:/boot/a=b", "file:/boot/a=b"),
+])  # fmt: skip
 def test_a_kernel_may_have_a_name(text: str, label: str, spec: str) -> None:
     span = matrix_results.span([text, "other=v6.1"], [])
     assert (span.arms[0].label, span.arms[0].spec, span.kernels[0]) == (label, spec, spec)
 
 
-@pytest.mark.parametrize(
-    ("kernels", "settings", "words"),
-    [
-        ([], ["thp=always,never"], "no kernel"),
-        (["v6.12"], [], "one arm"),
-        (["v6.12"], ["thp=never"], "one arm"),
-        (["v6.12"], ["thp"], "KEY=VALUE"),
-        (["v6.12"], ["=always"], "KEY=VALUE"),
-        (["v6.12"], ["thp.defrag=always,bogus"], "thp.defrag=bogus"),
-        (["v6.12"], ["thp=always,"], "thp=: not a value"),
-        (["v6.12"], ["tph=always,never"], "unknown setting 'tph'"),
-        (["v6.12"], ["thp=always,never,always"], "thp always is given twice"),
-        (["v6.12"], ["thp=always", "thp=never"], "--set thp is given twice"),
-        (["v6.12@thp=never"], ["thp=always,never"], "thp is given twice"),
-        (["v6.12", "v6.12"], [], "kernel v6.12 is given twice"),
-        (["a=v6.12", "a=v6.1"], [], "kernel a is given twice"),
-        (["deb:6.12"], ["CONFIG_KSM=y,n"], "built already"),
-        (["v6.12"], ["CONFIG_KSM=y,maybe"], "not a kconfig value"),
-    ],
-)
+@pytest.mark.parametrize(("kernels", "settings", "words"), [
+    ([], ["thp=always,never"], "no kernel"),
+    (["v6.12"], [], "one arm"),
+    (["v6.12"], ["thp=never"], "one arm"),
+    (["v6.12"], ["thp"], "KEY=VALUE"),
+    (["v6.12"], ["=always"], "KEY=VALUE"),
+    (["v6.12"], ["thp.defrag=always,bogus"], "thp.defrag=bogus"),
+    (["v6.12"], ["thp=always,"], "thp=: not a value"),
+    (["v6.12"], ["tph=always,never"], "unknown setting 'tph'"),
+    (["v6.12"], ["thp=always,never,always"], "thp always is given twice"),
+    (["v6.12"], ["thp=always", "thp=never"], "--set thp is given twice"),
+    (["v6.12@thp=never"], ["thp=always,never"], "thp is given twice"),
+    (["v6.12", "v6.12"], [], "kernel v6.12 is given twice"),
+    (["a=v6.12", "a=v6.1"], [], "kernel a is given twice"),
+    (["deb:6.12"], ["CONFIG_KSM=y,n"], "built already"),
+    (["v6.12"], ["CONFIG_KSM=y,maybe"], "not a kconfig value"),
+])  # fmt: skip
 def test_what_spans_nothing_is_refused(kernels: list[str], settings: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words):
         matrix_results.span(kernels, settings)

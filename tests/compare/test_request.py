@@ -44,18 +44,15 @@ def test_perf_counts_where_there_is_a_pmu(
     assert plan is not None and plan.perf == counts
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"mode": "live", "seeds": 3}, "--seeds requires --mode exact"),
-        ({"mode": "live", "robust": True}, "--robust requires --mode exact"),
-        ({"mode": "live", "model": "full"}, "--model requires --mode exact"),
-        ({"duet": True}, "--duet requires --mode live"),
-        ({"rounds": 3, "seeds": 3}, "--rounds requires --mode live"),
-        ({"accel": "tcg"}, "--accel requires --mode live"),
-        ({"perf_record": True}, "--perf-record requires --mode live"),
-    ],
-)
+@pytest.mark.parametrize(("more", "said"), [
+    ({"mode": "live", "seeds": 3}, "--seeds requires --mode exact"),
+    ({"mode": "live", "robust": True}, "--robust requires --mode exact"),
+    ({"mode": "live", "model": "full"}, "--model requires --mode exact"),
+    ({"duet": True}, "--duet requires --mode live"),
+    ({"rounds": 3, "seeds": 3}, "--rounds requires --mode live"),
+    ({"accel": "tcg"}, "--accel requires --mode live"),
+    ({"perf_record": True}, "--perf-record requires --mode live"),
+])  # fmt: skip
 def test_options_of_the_other_mode_are_refused(more: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
         request._live_plan(asked(**more), QUIET)

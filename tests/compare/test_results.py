@@ -119,16 +119,13 @@ def test_a_result_that_is_written_to_is_not_deleted() -> None:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (KeyboardInterrupt(), "stopped; 1 run is kept. To go on: lab ab --resume "),
-        (GuestFailed(GuestFailure.PANIC, "it panicked"), "stopped; 1 run is kept. To go on: lab ab --resume "),
-        (GuestFailed(GuestFailure.REFUSED, "no such setting"), ""),
-        (GuestFailed(GuestFailure.WORKLOAD, "it exited with status 3"), ""),
-        (UserError("no such case"), ""),
-    ],
-)
+@pytest.mark.parametrize(("error", "said"), [
+    (KeyboardInterrupt(), "stopped; 1 run is kept. To go on: lab ab --resume "),
+    (GuestFailed(GuestFailure.PANIC, "it panicked"), "stopped; 1 run is kept. To go on: lab ab --resume "),
+    (GuestFailed(GuestFailure.REFUSED, "no such setting"), ""),
+    (GuestFailed(GuestFailure.WORKLOAD, "it exited with status 3"), ""),
+    (UserError("no such case"), ""),
+])  # fmt: skip
 def test_only_what_can_end_otherwise_is_to_go_on(
     error: BaseException, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -344,15 +344,12 @@ def test_what_twice_the_most_seeds_would_not_settle_says_so_after_six() -> None:
 # ---- the whole cost
 
 
-@pytest.mark.parametrize(
-    ("base", "test", "word", "deferred"),
-    [
-        ({}, {}, "improvement", (0, 0)),
-        ({}, {"nr_dirty": 90, "nr_writeback": 10}, "unknown", (0, 200_000)),
-        ({"nr_dirty": 100}, {"nr_dirty": 100}, "improvement", (200_000, 200_000)),
-        ({"nr_dirty": 100}, {"nr_dirty": -7}, "improvement", (200_000, 0)),
-    ],
-)
+@pytest.mark.parametrize(("base", "test", "word", "deferred"), [
+    ({}, {}, "improvement", (0, 0)),
+    ({}, {"nr_dirty": 90, "nr_writeback": 10}, "unknown", (0, 200_000)),
+    ({"nr_dirty": 100}, {"nr_dirty": 100}, "improvement", (200_000, 200_000)),
+    ({"nr_dirty": 100}, {"nr_dirty": -7}, "improvement", (200_000, 0)),
+])  # fmt: skip
 def test_pages_that_are_still_to_be_written_are_deferred_work(
     base: dict[str, int], test: dict[str, int], word: str, deferred: tuple[int, int]
 ) -> None:
@@ -390,17 +387,14 @@ def test_vcpus_that_contend_are_judged_by_their_cycles_alone(contends: bool, wor
     assert found.verdict == word and (cost is None) == contends
 
 
-@pytest.mark.parametrize(
-    ("base", "test", "metric", "reason"),
-    [
-        (0, 0, None, ""),
-        (2, 2, None, ""),
-        (0.06, 0, None, ""),
-        (0, 1, None, "leaves 0 against 1 processes behind, whose work is in no number"),
-        (3, 1, None, "leaves 3 against 1 processes behind, whose work is in no number"),
-        (0, 1, "cycles", ""),
-    ],
-)
+@pytest.mark.parametrize(("base", "test", "metric", "reason"), [
+    (0, 0, None, ""),
+    (2, 2, None, ""),
+    (0.06, 0, None, ""),
+    (0, 1, None, "leaves 0 against 1 processes behind, whose work is in no number"),
+    (3, 1, None, "leaves 3 against 1 processes behind, whose work is in no number"),
+    (0, 1, "cycles", ""),
+])  # fmt: skip
 def test_an_arm_that_leaves_more_behind_has_no_word(base: float, test: float, metric: str | None, reason: str) -> None:
     left = {"base": base, "test": test}
     series: Any = SimpleNamespace(

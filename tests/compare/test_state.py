@@ -51,15 +51,12 @@ def test_a_case_that_differs_in_several_ways_is_one_line_over_the_shared_seeds()
     assert state.case_remarks("large", base, {}) == []
 
 
-@pytest.mark.parametrize(
-    ("base", "test", "said"),
-    [
-        (0, 0, []),
-        (1, 1, ["leaves 1 process behind, whose work is in no number"]),
-        (2, 2, ["leaves 2 processes behind, whose work is in no number"]),
-        (0, 0.5, ["leaves 0 against 0.5 processes behind, whose work is in no number"]),
-    ],
-)
+@pytest.mark.parametrize(("base", "test", "said"), [
+    (0, 0, []),
+    (1, 1, ["leaves 1 process behind, whose work is in no number"]),
+    (2, 2, ["leaves 2 processes behind, whose work is in no number"]),
+    (0, 0.5, ["leaves 0 against 0.5 processes behind, whose work is in no number"]),
+])  # fmt: skip
 def test_processes_that_are_left_behind_are_named_once(base: float, test: float, said: list[str]) -> None:
     arms = {1: a_run(metrics={"left_processes": base})}, {1: a_run("test", metrics={"left_processes": test})}
     assert state.case_remarks("large", *arms) == said
@@ -116,16 +113,13 @@ def test_code_that_ran_differently_names_its_function_and_whose_doing_it_is() ->
     )
 
 
-@pytest.mark.parametrize(
-    ("base", "test", "arms", "ends"),
-    [
-        ({1: 300.0, 2: 300.0}, {1: 300.0, 2: 300.0}, [], []),
-        ({1: 300.0, 2: 301.0}, {1: 300.4, 2: 300.4}, [], []),
-        ({1: 300.0, 2: 300.0}, {1: 300.0, 2: 327.0}, [2], []),
-        ({1: 327.0, 2: 734.0, 3: 400.0}, {1: 327.0, 2: 734.0, 3: 400.0}, [], [1, 2]),
-        ({1: 300.0, 2: 340.0}, {1: 340.0, 3: 1.0}, [1], [1, 2]),
-        ({}, {1: 5.0}, [], []),
-    ],
-)
+@pytest.mark.parametrize(("base", "test", "arms", "ends"), [
+    ({1: 300.0, 2: 300.0}, {1: 300.0, 2: 300.0}, [], []),
+    ({1: 300.0, 2: 301.0}, {1: 300.4, 2: 300.4}, [], []),
+    ({1: 300.0, 2: 300.0}, {1: 300.0, 2: 327.0}, [2], []),
+    ({1: 327.0, 2: 734.0, 3: 400.0}, {1: 327.0, 2: 734.0, 3: 400.0}, [], [1, 2]),
+    ({1: 300.0, 2: 340.0}, {1: 340.0, 3: 1.0}, [1], [1, 2]),
+    ({}, {1: 5.0}, [], []),
+])  # fmt: skip
 def test_seeds_that_are_told(base: dict[int, float], test: dict[int, float], arms: list[int], ends: list[int]) -> None:
     assert state.odd_code(base, test) == (arms, ends)

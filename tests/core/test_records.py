@@ -36,20 +36,17 @@ def test_equal_values_give_equal_bytes_and_digests() -> None:
     assert records.encode(one).endswith(b"}\n")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b'{"name": 1, "sizes": {}}',
-        b'{"name": "x"}',
-        b'{"name": "x", "sizes": {}, "later": 1}',
-        b'{"name": 1' + b"0" * 5000 + b"}",
-        b"\xff",
-        b"[" * 5000,
-        b"null",
-        b"[1, 2]",
-    ],
-)
+@pytest.mark.parametrize("content", [
+    b"",
+    b'{"name": 1, "sizes": {}}',
+    b'{"name": "x"}',
+    b'{"name": "x", "sizes": {}, "later": 1}',
+    b'{"name": 1' + b"0" * 5000 + b"}",
+    b"\xff",
+    b"[" * 5000,
+    b"null",
+    b"[1, 2]",
+])  # fmt: skip
 def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "thing.json"
     path.write_bytes(content)

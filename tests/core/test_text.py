@@ -12,19 +12,16 @@ from lab.core.text import UNBOUND, columns, span, visible, visible_record, width
 from ..fakes.result import HOSTILE, hostile, result
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("layout-4632k", "layout-4632k"),
-        ("Grüße, 日本 ± → é", "Grüße, 日本 ± → é"),
-        ("a\x1b[31mb", "a\\x1b[31mb"),
-        ("a\r\nb\tc", "a\\r\\nb\\tc"),
-        ("a\u202eb\u2066c\u200f", "a\\u202eb\\u2066c\\u200f"),
-        ("\ufeff\u200b\xad", "\\ufeff\\u200b\\xad"),
-        ("\u2028\u2029\x85\x9b", "\\u2028\\u2029\\x85\\x9b"),
-        ("\udc80\ue000\U000e0041", "\\udc80\\ue000\\U000e0041"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown"), [
+    ("layout-4632k", "layout-4632k"),
+    ("Grüße, 日本 ± → é", "Grüße, 日本 ± → é"),
+    ("a\x1b[31mb", "a\\x1b[31mb"),
+    ("a\r\nb\tc", "a\\r\\nb\\tc"),
+    ("a\u202eb\u2066c\u200f", "a\\u202eb\\u2066c\\u200f"),
+    ("\ufeff\u200b\xad", "\\ufeff\\u200b\\xad"),
+    ("\u2028\u2029\x85\x9b", "\\u2028\\u2029\\x85\\x9b"),
+    ("\udc80\ue000\U000e0041", "\\udc80\\ue000\\U000e0041"),
+])  # fmt: skip
 def test_what_is_shown(text: str, shown: str) -> None:
     assert visible(text) == shown
 

@@ -68,27 +68,24 @@ def test_a_file_without_errors(tmp_path: Path) -> None:
     assert read.names == ("a", "b") and read.inner == Row(name="x") and list(read.by_name) == ["one", "two = 2"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message", "hint"),
-    [
-        ("names = [", "nams = 1\nnames = [", ":6: unknown key 'nams'", "did you mean names?"),
-        ("names = [", "zzz = 1\nnames = [", ":6: unknown key 'zzz'", "known: schema, seeds, text, names"),
-        ('"name" = "second"', 'nam = "second"', ":15: unknown key 'nam'", "did you mean name?"),
-        ('"name" = "second"', "size = 2", ":14: row[1]: the key 'name' is missing", None),
-        ('"name" = "second"', "name = 2", ":15: row[1].name: must be a string, not a whole number", None),
-        ('name = "x"', 'name = "x"\nsizes = 1', ":19: unknown key 'sizes'", "did you mean size?"),
-        ('name = "x"', 'name = "x"\nsize.a = 1', ":19: inner.size: must be a whole number, not a table", None),
-        ("[inner]", "[outer]", ":17: unknown key 'outer'", "known: "),
-        ('"b",', "2,", ":6: names[1]: must be a string, not a whole number", None),
-        ('name = "2"', "name = 2", ":24: by_name.two = 2.name: must be a string, not a whole number", None),
-        ('name = "2"', 'nam = "2"', ":24: unknown key 'nam'", "did you mean name?"),
-        ('name = "2"', "", ":23: by_name.two = 2: the key 'name' is missing", None),
-        ("schema = 1", "schema = 2", ":1: schema 2 is not known; this lab reads 1", None),
-        ("schema = 1", "", ": the key 'schema' is missing", None),
-        ('name = "x"', "name = x", ":18: not valid TOML: Invalid value", None),
-        ('name = "2"', 'name = "2', ":24: not valid TOML: ", None),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message", "hint"), [
+    ("names = [", "nams = 1\nnames = [", ":6: unknown key 'nams'", "did you mean names?"),
+    ("names = [", "zzz = 1\nnames = [", ":6: unknown key 'zzz'", "known: schema, seeds, text, names"),
+    ('"name" = "second"', 'nam = "second"', ":15: unknown key 'nam'", "did you mean name?"),
+    ('"name" = "second"', "size = 2", ":14: row[1]: the key 'name' is missing", None),
+    ('"name" = "second"', "name = 2", ":15: row[1].name: must be a string, not a whole number", None),
+    ('name = "x"', 'name = "x"\nsizes = 1', ":19: unknown key 'sizes'", "did you mean size?"),
+    ('name = "x"', 'name = "x"\nsize.a = 1', ":19: inner.size: must be a whole number, not a table", None),
+    ("[inner]", "[outer]", ":17: unknown key 'outer'", "known: "),
+    ('"b",', "2,", ":6: names[1]: must be a string, not a whole number", None),
+    ('name = "2"', "name = 2", ":24: by_name.two = 2.name: must be a string, not a whole number", None),
+    ('name = "2"', 'nam = "2"', ":24: unknown key 'nam'", "did you mean name?"),
+    ('name = "2"', "", ":23: by_name.two = 2: the key 'name' is missing", None),
+    ("schema = 1", "schema = 2", ":1: schema 2 is not known; this lab reads 1", None),
+    ("schema = 1", "", ": the key 'schema' is missing", None),
+    ('name = "x"', "name = x", ":18: not valid TOML: Invalid value", None),
+    ('name = "2"', 'name = "2', ":24: not valid TOML: ", None),
+])  # fmt: skip
 def test_errors_name_line_and_key(tmp_path: Path, old: str, new: str, message: str, hint: str | None) -> None:
     assert GOOD.count(old) == 1
     path = write(tmp_path, GOOD.replace(old, new))

@@ -34,19 +34,16 @@ def test_the_same_output_but_for_spaces_and_what_was_left_out() -> None:
     assert blocks.mismatch("", "", exact=True) == ""
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "exact", "loose"),
-    [
-        ("1,326,886", "1,326,887", False, True),
-        ("1,326,886", "926,887", False, False),
-        ("+5.9 %", "-5.9 %", False, False),
-        ("f01e0786a46f", "a01e0786a46f", False, True),
-        ("6.12.117", "6.12.118", False, True),
-        ("regression", "improvement", False, False),
-        ("again\n", "again\nand more\n", False, False),
-        ("result", "", False, False),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "exact", "loose"), [
+    ("1,326,886", "1,326,887", False, True),
+    ("1,326,886", "926,887", False, False),
+    ("+5.9 %", "-5.9 %", False, False),
+    ("f01e0786a46f", "a01e0786a46f", False, True),
+    ("6.12.117", "6.12.118", False, True),
+    ("regression", "improvement", False, False),
+    ("again\n", "again\nand more\n", False, False),
+    ("result", "", False, False),
+])  # fmt: skip
 def test_another_output(old: str, new: str, exact: bool, loose: bool) -> None:
     real = REAL.replace(old, new)
     assert real != REAL

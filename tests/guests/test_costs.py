@@ -96,15 +96,12 @@ def test_the_median_needs_marks() -> None:
         costs.summarize([window(1)], center="median")
 
 
-@pytest.mark.parametrize(
-    ("measures", "center", "cycles", "count"),
-    [
-        ("all", "mean", "cycles_per_op", "instructions_per_op"),
-        ("all", "median", "cycles_p50", "instructions_per_op"),
-        ("kernel", "mean", "kernel_cycles", "kernel_instructions"),
-        ("kernel", "median", "kernel_cycles_p50", "kernel_instructions"),
-    ],
-)
+@pytest.mark.parametrize(("measures", "center", "cycles", "count"), [
+    ("all", "mean", "cycles_per_op", "instructions_per_op"),
+    ("all", "median", "cycles_p50", "instructions_per_op"),
+    ("kernel", "mean", "kernel_cycles", "kernel_instructions"),
+    ("kernel", "median", "kernel_cycles_p50", "kernel_instructions"),
+])  # fmt: skip
 def test_instructions_stand_beside_what_decides(measures: Measures, center: Center, cycles: str, count: str) -> None:
     metrics = costs.metrics_of(measures, center)
     assert [metric.name for metric in metrics if metric.primary] == [metrics[0].name] == [cycles]

@@ -143,14 +143,11 @@ def test_every_word_of_the_command_line_is_in_the_fingerprint(monkeypatch: pytes
     assert fingerprint() != before
 
 
-@pytest.mark.parametrize(
-    ("machine", "plain", "full"),
-    [
-        (MachineType.MICROVM, "d196e7649ca15df5", "a51f01b2b3fe3d9c"),
-        (MachineType.Q35_PVH, "cd0909b2d8b3deb4", "cb1d0250100757d5"),
-        (MachineType.Q35, "7a04fff1b3a77b2c", "9085da1f20c8ff41"),
-    ],
-)
+@pytest.mark.parametrize(("machine", "plain", "full"), [
+    (MachineType.MICROVM, "d196e7649ca15df5", "a51f01b2b3fe3d9c"),
+    (MachineType.Q35_PVH, "cd0909b2d8b3deb4", "cb1d0250100757d5"),
+    (MachineType.Q35, "7a04fff1b3a77b2c", "9085da1f20c8ff41"),
+])  # fmt: skip
 def test_fingerprints_are_those_of_stored_results(machine: MachineType, plain: str, full: str) -> None:
     assert fingerprint(machine=machine, vcpus=1, cmdline=exact.cmdline([])) == plain
     found = fingerprint(
@@ -170,13 +167,10 @@ def test_qemu_is_asked_what_it_is(tmp_path: Path) -> None:
     assert exact.find_qemu(_emulator(tmp_path, "QEMU emulator version 10.0.3")).numbers == (10, 0)
 
 
-@pytest.mark.parametrize(
-    ("says", "words"),
-    [
-        ("QEMU emulator version 5.2.0 (Debian)", "is QEMU 5.2, exact mode needs 7.2"),
-        ("hello", "does not print the version"),
-    ],
-)
+@pytest.mark.parametrize(("says", "words"), [
+    ("QEMU emulator version 5.2.0 (Debian)", "is QEMU 5.2, exact mode needs 7.2"),
+    ("hello", "does not print the version"),
+])  # fmt: skip
 def test_other_programs_are_refused(tmp_path: Path, says: str, words: str) -> None:
     with pytest.raises(HostFailed, match=words):
         exact.find_qemu(_emulator(tmp_path, says))

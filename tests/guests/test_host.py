@@ -118,14 +118,11 @@ def test_a_quiet_round_is_not_disturbed_by_its_own_work(day: Day, watch: Watch) 
     assert not seen.disturbed
 
 
-@pytest.mark.parametrize(
-    ("passing", "reason"),
-    [
-        ({"busy": 18.0, "own": 10.0}, "others kept 0.8 CPUs busy (limit 0.25)"),
-        ({"steal": 0.4}, "steal 2.0 % (limit 0.5 %)"),
-        ({"asleep": 3600.0}, "the host was suspended for 3600 s"),
-    ],
-)
+@pytest.mark.parametrize(("passing", "reason"), [
+    ({"busy": 18.0, "own": 10.0}, "others kept 0.8 CPUs busy (limit 0.25)"),
+    ({"steal": 0.4}, "steal 2.0 % (limit 0.5 %)"),
+    ({"asleep": 3600.0}, "the host was suspended for 3600 s"),
+])  # fmt: skip
 def test_a_disturbed_round_says_by_what(day: Day, watch: Watch, passing: dict[str, float], reason: str) -> None:
     watch.start()
     day.go(10, **passing)

@@ -101,16 +101,13 @@ def test_quoted_operators_are_words_of_the_program(here: Path, word: str) -> Non
     assert workload.command(case)[-3:] == ["3", *shlex.split(word), "2"]
 
 
-@pytest.mark.parametrize(
-    ("line", "started", "library"),
-    [
-        ("#!/bin/bash -e", ["bin/bash", "-e"], None),
-        ("#!/usr/bin/env bash", ["bin/bash"], None),
-        ("#!/usr/bin/awk -f", ["bin/", "-f"], None),
-        ("#!/usr/bin/perl -w", ["bin/perl", "-w"], "lib/perl/strict.pm"),
-        (f"#!/usr/bin/env -S {sys.executable} -u", ["bin/python", "-u"], "/json/__init__.pyc"),
-    ],
-)
+@pytest.mark.parametrize(("line", "started", "library"), [
+    ("#!/bin/bash -e", ["bin/bash", "-e"], None),
+    ("#!/usr/bin/env bash", ["bin/bash"], None),
+    ("#!/usr/bin/awk -f", ["bin/", "-f"], None),
+    ("#!/usr/bin/perl -w", ["bin/perl", "-w"], "lib/perl/strict.pm"),
+    (f"#!/usr/bin/env -S {sys.executable} -u", ["bin/python", "-u"], "/json/__init__.pyc"),
+])  # fmt: skip
 def test_a_script_comes_with_its_interpreter(here: Path, line: str, started: list[str], library: str | None) -> None:
     if shutil.which(line[2:].split()[0]) is None:
         pytest.skip("its interpreter is not installed here")
@@ -177,16 +174,13 @@ def run_in(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make programs")
-@pytest.mark.parametrize(
-    ("command", "left"),
-    [
-        ("true", 0),
-        ("sleep 60 & kill $!; wait; echo done", 0),
-        ("sleep 60 &", 1),
-        ("setsid sleep 60 & (sleep 60 & sleep 60 &)", 3),
-        ("mkfifo up; sh -c 'sleep 60 & sleep 60 & echo > up; wait' & read word < up", 1),
-    ],
-)
+@pytest.mark.parametrize(("command", "left"), [
+    ("true", 0),
+    ("sleep 60 & kill $!; wait; echo done", 0),
+    ("sleep 60 &", 1),
+    ("setsid sleep 60 & (sleep 60 & sleep 60 &)", 3),
+    ("mkfifo up; sh -c 'sleep 60 & sleep 60 & echo > up; wait' & read word < up", 1),
+])  # fmt: skip
 def test_processes_that_a_command_leaves_behind_are_ended_and_counted(here: Path, command: str, left: int) -> None:
     done = run_in(here, "/bin/sh", "-c", f"pwd; {command}")
     assert (done.returncode, done.stderr) == (0, "")

@@ -104,14 +104,11 @@ def test_a_slice_is_packed_once_and_depends_on_its_workload_alone(image: tuple[I
     assert initrd.pack_initrd(image, chosen).read_bytes() == bytes_before
 
 
-@pytest.mark.parametrize(
-    ("top", "words"),
-    [
-        ('extra_files = ["/usr/bin/nothing"]', "workload mine needs /usr/bin/nothing, which the guest image guest"),
-        ('extra_files = ["/usr/lib/ruby*"]', r"needs /usr/lib/ruby\*"),
-        ('setup = ["/sbin/nothing"]', "needs /sbin/nothing"),
-    ],
-)
+@pytest.mark.parametrize(("top", "words"), [
+    ('extra_files = ["/usr/bin/nothing"]', "workload mine needs /usr/bin/nothing, which the guest image guest"),
+    ('extra_files = ["/usr/lib/ruby*"]', r"needs /usr/lib/ruby\*"),
+    ('setup = ["/sbin/nothing"]', "needs /sbin/nothing"),
+])  # fmt: skip
 def test_what_the_image_lacks_is_refused(image: tuple[Image, Path], tmp_path: Path, top: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         initrd.pack_initrd(image, workload(tmp_path / "w", top))

@@ -109,16 +109,13 @@ def summary(*lines: str) -> perf_stat.PerfSummary:
     return perf_stat.merge([perf_stat.read(lines).summary])
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([line("page-faults", "1"), line("cycles", "1")], "2 events counted all the time"),
-        ([line("cycles", "<not supported>")], "no PMU in the guest: software events only"),
-        ([line("cycles", "1"), line("instructions", "<not supported>")], "not in the guest's PMU: instructions"),
-        ([line("cycles", "1", 40)], "counted in turns and scaled up: cycles 40 % of the time"),
-        ([line("cycles", "<not counted>", 0)], "got no counter in some boots: cycles"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "said"), [
+    ([line("page-faults", "1"), line("cycles", "1")], "2 events counted all the time"),
+    ([line("cycles", "<not supported>")], "no PMU in the guest: software events only"),
+    ([line("cycles", "1"), line("instructions", "<not supported>")], "not in the guest's PMU: instructions"),
+    ([line("cycles", "1", 40)], "counted in turns and scaled up: cycles 40 % of the time"),
+    ([line("cycles", "<not counted>", 0)], "got no counter in some boots: cycles"),
+])  # fmt: skip
 def test_it_is_said_in_words(lines: list[str], said: str) -> None:
     assert str(summary(*lines)) == said
 

@@ -38,17 +38,14 @@ def test_what_was_kept_is_there() -> None:
     assert Snapshot(key="other", entry=ENTRY).load() is None
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        pytest.param(lambda state, _: state.write_bytes(b"b guest"), id="a bit"),
-        pytest.param(lambda state, _: state.unlink(), id="gone"),
-        pytest.param(lambda _, record: record.unlink(), id="no record"),
-        pytest.param(lambda _, record: os.truncate(record, 20), id="half a record"),
-        pytest.param(lambda _, record: shutil.copyfile(keep("two", b"b").folder / record.name, record), id="other"),
-        pytest.param(lambda state, _: (state.parents[1] / "key").unlink(), id="of elsewhere"),
-    ],
-)
+@pytest.mark.parametrize("harm", [
+    pytest.param(lambda state, _: state.write_bytes(b"b guest"), id="a bit"),
+    pytest.param(lambda state, _: state.unlink(), id="gone"),
+    pytest.param(lambda _, record: record.unlink(), id="no record"),
+    pytest.param(lambda _, record: os.truncate(record, 20), id="half a record"),
+    pytest.param(lambda _, record: shutil.copyfile(keep("two", b"b").folder / record.name, record), id="other"),
+    pytest.param(lambda state, _: (state.parents[1] / "key").unlink(), id="of elsewhere"),
+])  # fmt: skip
 def test_a_damaged_one_is_gone(harm: Callable[[Path, Path], object]) -> None:
     one = keep("one")
     harm(one.folder / snapshot.STATE, one.folder / snapshot.RECORD)

@@ -221,14 +221,11 @@ def test_the_commands(lab: Lab) -> None:
     assert lab("history", "rebuild").out.startswith("11 results")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["trend", "-w", "alloc-brust"], "did you mean alloc-burst"),
-        (["trend", "--metric", "*"], "series match"),
-        (["trend", "--conditions", "zz"], "no such series"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["trend", "-w", "alloc-brust"], "did you mean alloc-burst"),
+    (["trend", "--metric", "*"], "series match"),
+    (["trend", "--conditions", "zz"], "no such series"),
+])  # fmt: skip
 def test_what_the_history_does_not_have(words: list[str], said: str, lab: Lab) -> None:
     store(1)
     assert said in lab("history", *words, status=2).err

@@ -64,31 +64,25 @@ def test_kernels_of_two_architectures_are_not_compared(arm64: Kernel) -> None:
     assert "--arch arm64,x86_64" in str(raised.value.hint)
 
 
-@pytest.mark.parametrize(
-    ("text", "guests", "expected"),
-    [
-        ("deb:6.12", "arm64", "deb:6.12:arm64"),
-        ("deb:trixie/6.12@thp=never", "arm64", "deb:trixie/6.12:arm64@thp=never"),
-        ("v6.12", "x86_64", "v6.12"),
-        ("v6.12", "arm64", "v6.12%arch=arm64"),
-        ("v6.12%CONFIG_HZ_1000=y@thp=never", "arm64", "v6.12%arch=arm64%CONFIG_HZ_1000=y@thp=never"),
-        ("v6.12%arch=arm64", "arm64", "v6.12%arch=arm64"),
-        ("worktree@thp=never", "arm64", "worktree:.%arch=arm64@thp=never"),
-    ],
-)
+@pytest.mark.parametrize(("text", "guests", "expected"), [
+    ("deb:6.12", "arm64", "deb:6.12:arm64"),
+    ("deb:trixie/6.12@thp=never", "arm64", "deb:trixie/6.12:arm64@thp=never"),
+    ("v6.12", "x86_64", "v6.12"),
+    ("v6.12", "arm64", "v6.12%arch=arm64"),
+    ("v6.12%CONFIG_HZ_1000=y@thp=never", "arm64", "v6.12%arch=arm64%CONFIG_HZ_1000=y@thp=never"),
+    ("v6.12%arch=arm64", "arm64", "v6.12%arch=arm64"),
+    ("worktree@thp=never", "arm64", "worktree:.%arch=arm64@thp=never"),
+])  # fmt: skip
 def test_a_spec_for_an_architecture(text: str, guests: str, expected: str) -> None:
     assert for_architecture(text, guests) == expected
 
 
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda: architecture.load("arm46"), "no architecture called 'arm46'"),
-        (lambda: for_architecture("v6.12%arch=arm64", "x86_64"), "is for arm64, and --arch asks for x86_64"),
-        (lambda: parse("v6.12%arch=arm46"), "no architecture called 'arm46'"),
-        (lambda: architecture.require_default("a shell", ["arm64"]), "a shell: for x86_64 guests only, not for arm64"),
-    ],
-)
+@pytest.mark.parametrize(("ask", "message"), [
+    (lambda: architecture.load("arm46"), "no architecture called 'arm46'"),
+    (lambda: for_architecture("v6.12%arch=arm64", "x86_64"), "is for arm64, and --arch asks for x86_64"),
+    (lambda: parse("v6.12%arch=arm46"), "no architecture called 'arm46'"),
+    (lambda: architecture.require_default("a shell", ["arm64"]), "a shell: for x86_64 guests only, not for arm64"),
+])  # fmt: skip
 def test_what_is_refused(ask: Callable[[], object], message: str) -> None:
     with pytest.raises(UserError) as raised:
         ask()

@@ -211,13 +211,10 @@ def test_a_revision_is_built_for_another_architecture(
     assert make_command(other, ["Image"]).endswith(" CC=aarch64-linux-gnu-gcc HOSTCC=gcc Image")
 
 
-@pytest.mark.parametrize(
-    ("symbol", "message", "hint"),
-    [
-        ("SLUB_DEBUGG", "CONFIG_SLUB_DEBUGG: no such kconfig symbol in this tree", "did you mean CONFIG_SLUB_DEBUG"),
-        ("NEEDY", "kconfig dropped CONFIG_NEEDY=y became n", "depends on"),
-    ],
-)
+@pytest.mark.parametrize(("symbol", "message", "hint"), [
+    ("SLUB_DEBUGG", "CONFIG_SLUB_DEBUGG: no such kconfig symbol in this tree", "did you mean CONFIG_SLUB_DEBUG"),
+    ("NEEDY", "kconfig dropped CONFIG_NEEDY=y became n", "depends on"),
+])  # fmt: skip
 def test_an_option_that_is_not_kept_is_named(linux: Path, head: str, symbol: str, message: str, hint: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         _obtain(spec_of(linux, f"{head}%CONFIG_{symbol}=y"))

@@ -55,17 +55,14 @@ def test_folders_share_objects_that_are_compiled_once_and_not_preprocessed() -> 
     assert (found["cache_miss"], found["direct_cache_hit"], found["preprocessed_cache_miss"]) == ("1", "1", "0")
 
 
-@pytest.mark.parametrize(
-    ("family", "major", "kernel", "reason"),
-    [
-        ("gcc", 12, (5, 16), "use-after-free"),
-        ("gcc", 12, (5, 17), None),
-        ("gcc", 15, (6, 13), "C23"),
-        ("gcc", 11, (5, 5), "fno-common"),
-        ("gcc", 11, (5, 10), None),
-        ("clang", 17, (4, 4), None),
-    ],
-)
+@pytest.mark.parametrize(("family", "major", "kernel", "reason"), [
+    ("gcc", 12, (5, 16), "use-after-free"),
+    ("gcc", 12, (5, 17), None),
+    ("gcc", 15, (6, 13), "C23"),
+    ("gcc", 11, (5, 5), "fno-common"),
+    ("gcc", 11, (5, 10), None),
+    ("clang", 17, (4, 4), None),
+])  # fmt: skip
 def test_compilers_too_new_for_a_kernel(family: str, major: int, kernel: tuple[int, int], reason: str | None) -> None:
     compiler = Compiler(command=f"{family}-{major}", family=family, major=major, version="v", linker="ld")
     hint = compilers.age_hint(compiler, kernel)

@@ -236,15 +236,12 @@ def test_the_kernel_of_7_2_is_among_its_modules_which_have_a_package_of_their_ow
     assert "linux-binary-7.2.12-cloud-amd64" in " ".join(source.provenance(apt)) and (apt / "config").exists()
 
 
-@pytest.mark.parametrize(
-    ("body", "version"),
-    [
-        ("7.2", "7.2.13-1~bpo13+1"),
-        ("trixie-backports/7.2", "7.2.13-1~bpo13+1"),
-        ("7.2.9", "7.2.9-1~bpo13+1"),
-        ("7.3", "7.3.4-1~bpo13+1"),
-    ],
-)
+@pytest.mark.parametrize(("body", "version"), [
+    ("7.2", "7.2.13-1~bpo13+1"),
+    ("trixie-backports/7.2", "7.2.13-1~bpo13+1"),
+    ("7.2.9", "7.2.9-1~bpo13+1"),
+    ("7.3", "7.3.4-1~bpo13+1"),
+])  # fmt: skip
 def test_the_newest_source_of_a_version(apt: Path, body: str, version: str) -> None:
     lists, offer = source_of(body)
     assert (offer.suite, offer.version) == ("trixie-backports", version)

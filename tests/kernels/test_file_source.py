@@ -197,15 +197,12 @@ def test_a_scheme_of_the_users_own(files: Path, served: tuple[Path, str, list[st
     assert spec.for_architecture("arch:6.12.1-1", "arm64") == "arch:6.12.1-1"
 
 
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("rpm:kernel-6.12", r"file:PATH\.rpm .* or https://ADDRESS#sha256=HEX"),
-        ("ubuntu:6.12", r"for ubuntu:VERSION, name its address: \[kernels\] ubuntu = "),
-        ("dir:packages/*.rpm", "is a series"),
-        ("fiel:bzImage", "did you mean file:"),
-    ],
-)
+@pytest.mark.parametrize(("word", "hint"), [
+    ("rpm:kernel-6.12", r"file:PATH\.rpm .* or https://ADDRESS#sha256=HEX"),
+    ("ubuntu:6.12", r"for ubuntu:VERSION, name its address: \[kernels\] ubuntu = "),
+    ("dir:packages/*.rpm", "is a series"),
+    ("fiel:bzImage", "did you mean file:"),
+])  # fmt: skip
 def test_words_that_people_expect(word: str, hint: str) -> None:
     with pytest.raises(UserError, match="no kind of kernel is called") as error:
         spec.parse(word)

@@ -36,16 +36,13 @@ def test_every_statement_stays_and_groups_come_before_it() -> None:
         assert new.index(f"*a.o({section})") < new.index(f"*({section}")
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "expected"),
-    [
-        ("v6.12", 1, "v6.12+layout-1"),
-        ("v6.12@thp=never", 2, "v6.12+layout-2@thp=never"),
-        ("v6.12+fix.patch%CONFIG_SLUB=y@thp=never", 1, "v6.12+fix.patch+layout-1%CONFIG_SLUB=y@thp=never"),
-        ("v6.12+layout-3", 1, "v6.12+layout-4"),
-        ("v6.12+layout-3+fix.patch", 2, "v6.12+fix.patch+layout-5"),
-    ],
-)
+@pytest.mark.parametrize(("text", "number", "expected"), [
+    ("v6.12", 1, "v6.12+layout-1"),
+    ("v6.12@thp=never", 2, "v6.12+layout-2@thp=never"),
+    ("v6.12+fix.patch%CONFIG_SLUB=y@thp=never", 1, "v6.12+fix.patch+layout-1%CONFIG_SLUB=y@thp=never"),
+    ("v6.12+layout-3", 1, "v6.12+layout-4"),
+    ("v6.12+layout-3+fix.patch", 2, "v6.12+fix.patch+layout-5"),
+])  # fmt: skip
 def test_a_spec_with_another_layout(text: str, number: int, expected: str) -> None:
     assert with_layout(text, number) == expected
     assert f"layout-{expected.partition('layout-')[2][0]}" in parse(expected).patches

@@ -100,22 +100,19 @@ def test_a_damaged_package(files: Path, tmp_path: Path, kind: str) -> None:
 BOOT = f"boot/vmlinuz-{RELEASE}"
 
 
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        ([("README", b"")], "contains no kernel"),
-        ([(BOOT, b"text")], f"{BOOT} is not a Linux kernel"),
-        ([(f"boot/../../{BOOT}", KERNEL)], "would leave the package's folder"),
-        ([("../x", b"")], "would leave the package's folder"),
-        ([(BOOT, KERNEL), (BOOT, KERNEL)], "damaged package"),
-        ([("lib/modules/r/a.ko", b""), ("lib/modules/r/a.ko/b.ko", b"")], "damaged package"),
-        ([packages.link(BOOT, "/boot/vmlinuz")], "contains no kernel"),
-        ([packages.link(BOOT, "/etc/passwd", tarfile.LNKTYPE)], "contains no kernel"),
-        ([packages.link("boot", "/etc"), (BOOT, b"text")], "is not a Linux kernel"),
-        ([(BOOT, KERNEL), ("lib/modules/r/vmlinuz", KERNEL + b"2")], "several kernels: lib/modules/r/vmlinuz, boot/"),
-        ([(f"lib/modules/{'r' * 300}/vmlinuz", KERNEL)], "damaged package"),
-    ],
-)
+@pytest.mark.parametrize(("members", "message"), [
+    ([("README", b"")], "contains no kernel"),
+    ([(BOOT, b"text")], f"{BOOT} is not a Linux kernel"),
+    ([(f"boot/../../{BOOT}", KERNEL)], "would leave the package's folder"),
+    ([("../x", b"")], "would leave the package's folder"),
+    ([(BOOT, KERNEL), (BOOT, KERNEL)], "damaged package"),
+    ([("lib/modules/r/a.ko", b""), ("lib/modules/r/a.ko/b.ko", b"")], "damaged package"),
+    ([packages.link(BOOT, "/boot/vmlinuz")], "contains no kernel"),
+    ([packages.link(BOOT, "/etc/passwd", tarfile.LNKTYPE)], "contains no kernel"),
+    ([packages.link("boot", "/etc"), (BOOT, b"text")], "is not a Linux kernel"),
+    ([(BOOT, KERNEL), ("lib/modules/r/vmlinuz", KERNEL + b"2")], "several kernels: lib/modules/r/vmlinuz, boot/"),
+    ([(f"lib/modules/{'r' * 300}/vmlinuz", KERNEL)], "damaged package"),
+])  # fmt: skip
 def test_a_hostile_package(tmp_path: Path, members: list[tuple[str, bytes]], message: str) -> None:
     path = packages.tar(tmp_path / "kernel.tar", *members)
     with pytest.raises(UserError, match=message) as error:

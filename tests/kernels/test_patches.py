@@ -132,30 +132,27 @@ def test_every_form_of_a_patch_gives_the_tree_of_git_am(linux: Path, forms: dict
     assert trees == dict.fromkeys(forms, git(linux, "rev-parse", "HEAD^{tree}"))
 
 
-@pytest.mark.parametrize(
-    ("content", "said", "hint"),
-    [
-        (b"", "it is empty", "save the mails"),
-        (b"nothing\n", "no line of it begins a diff", "save the mails"),
-        (REPLY, "it is a reply that quotes one", "of the patches themselves"),
-        (COVER, "it is the cover letter of a series", "b4 am"),
-        (mail("[PATCH] one", f"<html><body>{FIRST}".replace("\n", "<br>"), "1"), "it is HTML", "unchanged"),
-        (quopri.encodestring(FIRST.encode()), "is quoted-printable, without the mail header", "unchanged"),
-        (COVER + ONE, "2/2 of '[PATCH v2 1/2] one' is missing", "whole thread"),
-        (ONE + TWO + patch("[PATCH v2 2/2] two", SECOND, "again"), "two different mails 2/2", "by itself"),
-        (gzip.compress(ONE)[:200], "is damaged", ""),
-        (lzma.compress(ONE)[:200], "is damaged", ""),
-        (FIRST.replace("+= 3", "+= 4").encode(), "mm/mmap.c, the hunk at line 3", "fits only roughly"),
-        (COVER + ONE.replace(b"+= 3", b"+= 4") + TWO, "([PATCH v2 1/2] one) does not apply", "it is for 0123456789ab"),
-        (patch("one", FIRST, "") + patch("bad", FIRST.replace("+= 3", "+= 4"), ""), "(bad) does not apply", ""),
-        (FIRST.replace("\t", "    ").encode(), "the hunk at line 3", "only white space differs"),
-        (FIRST.replace("-3,5 +3,6", "-3,6 +3,7").encode(), "does not apply", "line numbers of its hunks are wrong"),
-        (FIRST.replace("a/mm", "mm").replace("b/mm", "mm").encode(), "does not apply", "lack the a/ and b/"),
-        (FIRST.replace("long long long", "long\nlong").encode(), "line 10 of the diff does not continue", "wrap lines"),
-        (flowed("[PATCH] one", FIRST, flags="x=y"), "of the diff does not continue its hunk", "with its headers"),
-        (flowed("[PATCH] one", FIRST, trimmed=False), "of the diff does not continue its hunk", "an attachment"),
-    ],
-)
+@pytest.mark.parametrize(("content", "said", "hint"), [
+    (b"", "it is empty", "save the mails"),
+    (b"nothing\n", "no line of it begins a diff", "save the mails"),
+    (REPLY, "it is a reply that quotes one", "of the patches themselves"),
+    (COVER, "it is the cover letter of a series", "b4 am"),
+    (mail("[PATCH] one", f"<html><body>{FIRST}".replace("\n", "<br>"), "1"), "it is HTML", "unchanged"),
+    (quopri.encodestring(FIRST.encode()), "is quoted-printable, without the mail header", "unchanged"),
+    (COVER + ONE, "2/2 of '[PATCH v2 1/2] one' is missing", "whole thread"),
+    (ONE + TWO + patch("[PATCH v2 2/2] two", SECOND, "again"), "two different mails 2/2", "by itself"),
+    (gzip.compress(ONE)[:200], "is damaged", ""),
+    (lzma.compress(ONE)[:200], "is damaged", ""),
+    (FIRST.replace("+= 3", "+= 4").encode(), "mm/mmap.c, the hunk at line 3", "fits only roughly"),
+    (COVER + ONE.replace(b"+= 3", b"+= 4") + TWO, "([PATCH v2 1/2] one) does not apply", "it is for 0123456789ab"),
+    (patch("one", FIRST, "") + patch("bad", FIRST.replace("+= 3", "+= 4"), ""), "(bad) does not apply", ""),
+    (FIRST.replace("\t", "    ").encode(), "the hunk at line 3", "only white space differs"),
+    (FIRST.replace("-3,5 +3,6", "-3,6 +3,7").encode(), "does not apply", "line numbers of its hunks are wrong"),
+    (FIRST.replace("a/mm", "mm").replace("b/mm", "mm").encode(), "does not apply", "lack the a/ and b/"),
+    (FIRST.replace("long long long", "long\nlong").encode(), "line 10 of the diff does not continue", "wrap lines"),
+    (flowed("[PATCH] one", FIRST, flags="x=y"), "of the diff does not continue its hunk", "with its headers"),
+    (flowed("[PATCH] one", FIRST, trimmed=False), "of the diff does not continue its hunk", "an attachment"),
+])  # fmt: skip
 def test_what_cannot_be_applied_names_its_cause(linux: Path, content: bytes, said: str, hint: str) -> None:
     Path("x.mbox").write_bytes(content)
     with pytest.raises(UserError) as caught:

@@ -133,14 +133,11 @@ def test_a_set_of_patches_is_applied_in_order(linux: Path, shipped: Path) -> Non
     assert found.tree_id != tree_of(f"HEAD+{shipped / '0001-first.patch'}", linux).tree_id
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("HEAD+twiec", "did you mean twice?"),
-        ("HEAD+empty", "one of the lab's own: twice"),
-        ("HEAD+", "one of the lab's own: twice"),
-    ],
-)
+@pytest.mark.parametrize(("text", "hint"), [
+    ("HEAD+twiec", "did you mean twice?"),
+    ("HEAD+empty", "one of the lab's own: twice"),
+    ("HEAD+", "one of the lab's own: twice"),
+])  # fmt: skip
 def test_an_unknown_set_says_which_there_are(linux: Path, shipped: Path, text: str, hint: str) -> None:
     with pytest.raises(UserError, match="no such patch: '") as caught:
         resolve(text, str(linux))
@@ -183,19 +180,16 @@ def test_unknown_names_say_what_to_do(linux: Path, fix: Path) -> None:
         resolve(f"HEAD~1+{fix}", str(linux))
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ("HEAD", "HEAD is of a checkout", "--tree default"),
-        ("HEAD~2", "HEAD~2 is of a checkout", "--tree PATH"),
-        ("@^", "is of a checkout", "--tree"),
-        ("v6.12", "has none", "deb:6.12 is Debian's kernel, src:6.12 its source"),
-        ("6.12.4", "has none", "lab tree add https://git.kernel.org"),
-        ("v6.13-rc1", "has none", "--tree stable"),
-        ("rpm:6.1", "no kind of kernel is called 'rpm:'", "give the package as file:PATH.rpm"),
-        ("dep:6.1", "no kind of kernel is called 'dep:'", "did you mean deb:?"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message", "hint"), [
+    ("HEAD", "HEAD is of a checkout", "--tree default"),
+    ("HEAD~2", "HEAD~2 is of a checkout", "--tree PATH"),
+    ("@^", "is of a checkout", "--tree"),
+    ("v6.12", "has none", "deb:6.12 is Debian's kernel, src:6.12 its source"),
+    ("6.12.4", "has none", "lab tree add https://git.kernel.org"),
+    ("v6.13-rc1", "has none", "--tree stable"),
+    ("rpm:6.1", "no kind of kernel is called 'rpm:'", "give the package as file:PATH.rpm"),
+    ("dep:6.1", "no kind of kernel is called 'dep:'", "did you mean deb:?"),
+])  # fmt: skip
 def test_outside_of_a_checkout_nothing_is_taken_for_the_default_trees(
     text: str, message: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

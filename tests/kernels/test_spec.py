@@ -34,16 +34,13 @@ def test_a_scheduler_s_feature_is_on_or_off() -> None:
     assert parse("HEAD@sched_feat.NO_DELAY_DEQUEUE").body == "HEAD"
 
 
-@pytest.mark.parametrize(
-    ("text", "settings"),
-    [
-        ("cmdline.isolcpus=1,2,cmdline.nosmt=", {"cmdline.isolcpus": "1,2", "cmdline.nosmt": ""}),
-        ("cmdline.threadirqs,cmdline.nosmt", {"cmdline.threadirqs": "", "cmdline.nosmt": ""}),
-        ("env.A=b.c=1:d=3,thp=madvise", {"env.A": "b.c=1:d=3", "thp": "madvise"}),
-        ("env.EMPTY=", {"env.EMPTY": ""}),
-        ("debugfs.sched/preempt=full,cgroup.cpu.max=5 10", {"debugfs.sched/preempt": "full", "cgroup.cpu.max": "5 10"}),
-    ],
-)
+@pytest.mark.parametrize(("text", "settings"), [
+    ("cmdline.isolcpus=1,2,cmdline.nosmt=", {"cmdline.isolcpus": "1,2", "cmdline.nosmt": ""}),
+    ("cmdline.threadirqs,cmdline.nosmt", {"cmdline.threadirqs": "", "cmdline.nosmt": ""}),
+    ("env.A=b.c=1:d=3,thp=madvise", {"env.A": "b.c=1:d=3", "thp": "madvise"}),
+    ("env.EMPTY=", {"env.EMPTY": ""}),
+    ("debugfs.sched/preempt=full,cgroup.cpu.max=5 10", {"debugfs.sched/preempt": "full", "cgroup.cpu.max": "5 10"}),
+])  # fmt: skip
 def test_values_may_contain_commas_and_be_empty(text: str, settings: dict[str, str]) -> None:
     assert parse(f"HEAD@{text}").settings == (*settings.items(),)
 
@@ -93,46 +90,39 @@ def test_kinds(tmp_path: Path) -> None:
     assert parse("file:/boot/vmlinuz-6.12+deb@thp=always").settings == (("thp", "always"),)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ("", "names no kernel", "v6.12"),
-        ("@thp=never", "names no kernel", "v6.12"),
-        ("v6\n12", "control character", ""),
-        ("v6.12@thp=nver", "thp=nver", "madvise"),
-        ("v6.12@tph=never", "unknown setting 'tph'", "did you mean thp?"),
-        ("v6.12@arch=arm64", "arch is no setting of a guest", "write REV%arch=arm64, or deb:6.12:arm64"),
-        (
-            "v6.12@CONFIG_KASAN=y",
-            "CONFIG_KASAN is no setting of a guest",
-            "it is the kernel's: write REV%CONFIG_KASAN=y",
-        ),
-        ("v6.12@hugepages=-1", "hugepages=-1", "whole number"),
-        ("v6.12@hugepages=²", "hugepages", "whole number"),
-        ("v6.12@sysctl.vm.x=", "no value", ""),
-        ("v6.12@sysctl.vm.x", "sysctl.vm.x has no value", "sysctl.vm.x=VALUE"),
-        ("deb:6.12@thp=never,env.A", "env.A has no value", "env.A=VALUE"),
-        ("v6.12@sysctl.../etc/x=1", "sysctl", "swappiness"),
-        ("v6.12@cmdline.a=b c", "no spaces", "each by itself"),
-        ("v6.12@thp=never@thp=always", "given twice", ""),
-        ("v6.12@env.A-B=1", "'A-B' is not the name of an environment variable", "MALLOC_ARENA_MAX"),
-        ("v6.12@env.=1", "unknown setting 'env.'", "env.NAME"),
-        ("v6.12@init_on_alloc=0", "unknown setting 'init_on_alloc'", "a kernel parameter is cmdline.init_on_alloc;"),
-        ("v6.12@env.LAB_SEED=1", "the lab's own", ""),
-        ("v6.12@sched_feat.X=2", "sched_feat.X=2", "0, 1"),
-        ("v6.12@sched_feat.NO_X=1", "off by its value", "sched_feat.X=0"),
-        ("v6.12@debugfs.sched/../x=1", "below /sys/kernel/debug", "sched/"),
-        ("v6.12@cgroup.memory=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
-        ("v6.12@cgroup.memory/max=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
-        ("v6.12@lsm=", "not a list of security modules", "landlock"),
-        ("v6.12@mitigations=on", "mitigations=on", "auto,nosmt"),
-        ("v6.12@mitigations=off,cmdline.mitigations=auto", "cmdline.mitigations is given twice", ""),
-        ("v6.12%FOO=maybe", "CONFIG_FOO=maybe", "y, n, m"),
-        ("v6.12%foo=y", "'foo'", "FOO"),
-        ("deb:6.12%FOO=y", "kconfig changes need a build", "revision"),
-        ("file:/x+a.patch", "patches need a build", "revision"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message", "hint"), [
+    ("", "names no kernel", "v6.12"),
+    ("@thp=never", "names no kernel", "v6.12"),
+    ("v6\n12", "control character", ""),
+    ("v6.12@thp=nver", "thp=nver", "madvise"),
+    ("v6.12@tph=never", "unknown setting 'tph'", "did you mean thp?"),
+    ("v6.12@arch=arm64", "arch is no setting of a guest", "write REV%arch=arm64, or deb:6.12:arm64"),
+    ("v6.12@CONFIG_KASAN=y", "CONFIG_KASAN is no setting of a guest", "it is the kernel's: write REV%CONFIG_KASAN=y"),
+    ("v6.12@hugepages=-1", "hugepages=-1", "whole number"),
+    ("v6.12@hugepages=²", "hugepages", "whole number"),
+    ("v6.12@sysctl.vm.x=", "no value", ""),
+    ("v6.12@sysctl.vm.x", "sysctl.vm.x has no value", "sysctl.vm.x=VALUE"),
+    ("deb:6.12@thp=never,env.A", "env.A has no value", "env.A=VALUE"),
+    ("v6.12@sysctl.../etc/x=1", "sysctl", "swappiness"),
+    ("v6.12@cmdline.a=b c", "no spaces", "each by itself"),
+    ("v6.12@thp=never@thp=always", "given twice", ""),
+    ("v6.12@env.A-B=1", "'A-B' is not the name of an environment variable", "MALLOC_ARENA_MAX"),
+    ("v6.12@env.=1", "unknown setting 'env.'", "env.NAME"),
+    ("v6.12@init_on_alloc=0", "unknown setting 'init_on_alloc'", "a kernel parameter is cmdline.init_on_alloc;"),
+    ("v6.12@env.LAB_SEED=1", "the lab's own", ""),
+    ("v6.12@sched_feat.X=2", "sched_feat.X=2", "0, 1"),
+    ("v6.12@sched_feat.NO_X=1", "off by its value", "sched_feat.X=0"),
+    ("v6.12@debugfs.sched/../x=1", "below /sys/kernel/debug", "sched/"),
+    ("v6.12@cgroup.memory=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
+    ("v6.12@cgroup.memory/max=1", "cgroup v2 controller", "cgroup.memory.max=64M"),
+    ("v6.12@lsm=", "not a list of security modules", "landlock"),
+    ("v6.12@mitigations=on", "mitigations=on", "auto,nosmt"),
+    ("v6.12@mitigations=off,cmdline.mitigations=auto", "cmdline.mitigations is given twice", ""),
+    ("v6.12%FOO=maybe", "CONFIG_FOO=maybe", "y, n, m"),
+    ("v6.12%foo=y", "'foo'", "FOO"),
+    ("deb:6.12%FOO=y", "kconfig changes need a build", "revision"),
+    ("file:/x+a.patch", "patches need a build", "revision"),
+])  # fmt: skip
 def test_refused(text: str, message: str, hint: str) -> None:
     with pytest.raises(UserError) as caught:
         parse(text)

@@ -85,35 +85,29 @@ def test_levels_of_initcalls(tmp_path: Path) -> None:
     assert symbols.initcall_levels(None, path) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [
-        ("do_fault", "do_fault"),
-        ("do_fault.cold", "do_fault"),
-        ("do_fault.part.0.isra.0", "do_fault"),
-        ("do_fault.llvm.1234567890", "do_fault"),
-        ("__key.3", "__key"),
-        (".slowpath", ".slowpath"),
-        (".cold", ".cold"),
-    ],
-)
+@pytest.mark.parametrize(("name", "base"), [
+    ("do_fault", "do_fault"),
+    ("do_fault.cold", "do_fault"),
+    ("do_fault.part.0.isra.0", "do_fault"),
+    ("do_fault.llvm.1234567890", "do_fault"),
+    ("__key.3", "__key"),
+    (".slowpath", ".slowpath"),
+    (".cold", ".cold"),
+])  # fmt: skip
 def test_base_name(name: str, base: str) -> None:
     assert symbols.base_name(name) == base
 
 
-@pytest.mark.parametrize(
-    ("read", "content", "said"),
-    [
-        (symbols.from_system_map, None, "cannot read {}: No such file"),
-        (symbols.from_elf, None, "cannot read {}: No such file"),
-        (symbols.from_kallsyms_image, None, "cannot read {}: No such file"),
-        (symbols.from_system_map, b"0 T a\nno map\n", "{}, line 2: not a line of a System.map: 'no map'"),
-        (symbols.from_kallsyms_image, b"no kernel", "{} is not a Linux kernel"),
-        (symbols.from_elf, b"", "{} is not a readable ELF file: "),
-        (symbols.from_elf, damaged_elf()[:27], "{} is not a readable ELF file: "),
-        (symbols.from_elf, damaged_elf(), "{} is not a readable ELF file: "),
-    ],
-)
+@pytest.mark.parametrize(("read", "content", "said"), [
+    (symbols.from_system_map, None, "cannot read {}: No such file"),
+    (symbols.from_elf, None, "cannot read {}: No such file"),
+    (symbols.from_kallsyms_image, None, "cannot read {}: No such file"),
+    (symbols.from_system_map, b"0 T a\nno map\n", "{}, line 2: not a line of a System.map: 'no map'"),
+    (symbols.from_kallsyms_image, b"no kernel", "{} is not a Linux kernel"),
+    (symbols.from_elf, b"", "{} is not a readable ELF file: "),
+    (symbols.from_elf, damaged_elf()[:27], "{} is not a readable ELF file: "),
+    (symbols.from_elf, damaged_elf(), "{} is not a readable ELF file: "),
+])  # fmt: skip
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, read: Callable[[Path], SymbolTable], content: bytes | None, said: str
 ) -> None:

@@ -130,18 +130,15 @@ def step(ratio: float = 1.015, earliest: int = 3, latest: int = 4, name: str = "
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("state", "found", "wanted"),
-    [
-        (knowing(), [step()], ["step"]),
-        (knowing(), [step(0.9)], []),
-        (knowing(event("regression", 4)), [step()], []),
-        (knowing(event("step", 9)), [step()], []),
-        (knowing(event("regression", 30)), [step()], ["step"]),
-        (knowing(event("regression", 4, case(1.2, "small"))), [step()], ["step"]),
-        (knowing(event("creep", 30)), [step()], []),
-    ],
-)
+@pytest.mark.parametrize(("state", "found", "wanted"), [
+    (knowing(), [step()], ["step"]),
+    (knowing(), [step(0.9)], []),
+    (knowing(event("regression", 4)), [step()], []),
+    (knowing(event("step", 9)), [step()], []),
+    (knowing(event("regression", 30)), [step()], ["step"]),
+    (knowing(event("regression", 4, case(1.2, "small"))), [step()], ["step"]),
+    (knowing(event("creep", 30)), [step()], []),
+])  # fmt: skip
 def test_steps_that_are_news(state: PlanState, found: list[SeriesStep], wanted: list[str]) -> None:
     told = events.find_events(SOURCE, state, [], found)
     assert [one.kind for one in told] == wanted
@@ -172,18 +169,15 @@ def test_the_line_of_an_event_begins_with_its_largest_change() -> None:
 # ---- which night, which baselines
 
 
-@pytest.mark.parametrize(
-    ("nights", "wanted"),
-    [
-        ([], (1, False)),
-        ([(1, "2026-11-06", True)], (2, False)),
-        ([(1, "2026-11-07", True)], None),
-        ([(1, "2026-11-07", False)], (1, True)),
-        ([(1, "2026-11-06", False)], (2, False)),
-        ([(1, "2099-01-01", True)], (2, False)),
-        ([(1, "2026-11-07", True), (2, "2099-01-01", True)], None),
-    ],
-)
+@pytest.mark.parametrize(("nights", "wanted"), [
+    ([], (1, False)),
+    ([(1, "2026-11-06", True)], (2, False)),
+    ([(1, "2026-11-07", True)], None),
+    ([(1, "2026-11-07", False)], (1, True)),
+    ([(1, "2026-11-06", False)], (2, False)),
+    ([(1, "2099-01-01", True)], (2, False)),
+    ([(1, "2026-11-07", True), (2, "2099-01-01", True)], None),
+])  # fmt: skip
 def test_which_night_to_do(nights: list[tuple[int, str, bool]], wanted: tuple[int, bool] | None) -> None:
     stored = [
         Night(plan="p", number=number, date=date, started="", finished="x" if finished else "", branches=[])
@@ -206,20 +200,17 @@ def test_baselines() -> None:
     assert _baselines(knowing(event()), only, "r") == {"release": "r", "before p.6.1": "good"}
 
 
-@pytest.mark.parametrize(
-    ("states", "still_open", "wanted"),
-    [
-        (["measured"], 0, "green"),
-        (["measured"], 1, "no news"),
-        (["measured", "nothing new"], 0, "green"),
-        (["nothing new"], 0, "nothing new"),
-        (["broken"], 0, "not measured"),
-        (["failed", "broken"], 0, "not measured"),
-        (["measured", "failed"], 0, "partly measured"),
-        (["nothing new", "broken"], 0, "partly measured"),
-        (["pending"], 0, "partly measured"),
-    ],
-)
+@pytest.mark.parametrize(("states", "still_open", "wanted"), [
+    (["measured"], 0, "green"),
+    (["measured"], 1, "no news"),
+    (["measured", "nothing new"], 0, "green"),
+    (["nothing new"], 0, "nothing new"),
+    (["broken"], 0, "not measured"),
+    (["failed", "broken"], 0, "not measured"),
+    (["measured", "failed"], 0, "partly measured"),
+    (["nothing new", "broken"], 0, "partly measured"),
+    (["pending"], 0, "partly measured"),
+])  # fmt: skip
 def test_the_name_of_a_night(states: list[BranchState], still_open: int, wanted: str) -> None:
     branches = [BranchNight(tree="linux", branch=str(i), state=state) for i, state in enumerate(states)]
     assert events.night_outcome(branches, still_open=still_open) == wanted

@@ -165,19 +165,16 @@ def move(path: Path) -> None:
     path.symlink_to(elsewhere)
 
 
-@pytest.mark.parametrize(
-    ("act", "name", "said"),
-    [
-        (append, "kernels/base/bzImage", "kernels/base/bzImage was changed"),
-        (append, "run.sh", "run.sh was changed"),
-        (Path.unlink, "jobs/mine-base-0001.cpio", "jobs/mine-base-0001.cpio is missing"),
-        (Path.unlink, "bundle.json", "bundle.json is missing"),
-        (Path.unlink, "SHA256SUMS", "SHA256SUMS is missing"),
-        (Path.touch, "plugin.c", "plugin.c is not in SHA256SUMS"),
-        (move, "guests/mine.cpio", "guests/mine.cpio was changed"),
-        (append, "SHA256SUMS", "is no checksum"),
-    ],
-)
+@pytest.mark.parametrize(("act", "name", "said"), [
+    (append, "kernels/base/bzImage", "kernels/base/bzImage was changed"),
+    (append, "run.sh", "run.sh was changed"),
+    (Path.unlink, "jobs/mine-base-0001.cpio", "jobs/mine-base-0001.cpio is missing"),
+    (Path.unlink, "bundle.json", "bundle.json is missing"),
+    (Path.unlink, "SHA256SUMS", "SHA256SUMS is missing"),
+    (Path.touch, "plugin.c", "plugin.c is not in SHA256SUMS"),
+    (move, "guests/mine.cpio", "guests/mine.cpio was changed"),
+    (append, "SHA256SUMS", "is no checksum"),
+])  # fmt: skip
 def test_damage_is_named_and_nothing_is_run(
     bundle: Path, act: Callable[[Path], None], name: str, said: str, lab: Lab
 ) -> None:

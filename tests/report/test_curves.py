@@ -65,17 +65,14 @@ def point(size: int, factor: float) -> CaseResult:
     return msgspec.structs.replace(one, sweep=SweepPoint(name="map", size=size))
 
 
-@pytest.mark.parametrize(
-    ("factors", "words"),
-    [
-        ((1, 1, 1, 1), "the arms differ at no size"),
-        ((1, 1, 1.3, 2), "regression from 1 MiB on"),
-        ((1.3, 1.2, 1.3, 2), "regression from 4 KiB on"),
-        ((0.5, 1, 1, 0.5), "improvement from 4 MiB on"),
-        ((0.5, 1.3, 1.3, 1.3), "regression from 64 KiB on"),
-        ((1.3, 1, 1, 1), "the arms do not differ at the largest size"),
-    ],
-)
+@pytest.mark.parametrize(("factors", "words"), [
+    ((1, 1, 1, 1), "the arms differ at no size"),
+    ((1, 1, 1.3, 2), "regression from 1 MiB on"),
+    ((1.3, 1.2, 1.3, 2), "regression from 4 KiB on"),
+    ((0.5, 1, 1, 0.5), "improvement from 4 MiB on"),
+    ((0.5, 1.3, 1.3, 1.3), "regression from 64 KiB on"),
+    ((1.3, 1, 1, 1), "the arms do not differ at the largest size"),
+])  # fmt: skip
 def test_the_size_from_which_the_arms_differ(factors: tuple[float, ...], words: str) -> None:
     sizes = (4 << 10, 64 << 10, 1 << 20, 4 << 20)
     cases = [point(size, factor) for size, factor in zip(sizes, factors, strict=True)]

@@ -131,17 +131,14 @@ def test_a_case_that_failed_is_shown_with_its_error(name: str, tmp_path: Path) -
         assert "guests/alloc-burst-test-0001/report.jsonl" in shown
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("text", r"^layout-2m .* unsupported$(.|\n)*layout-2m: unsupported in the base arm only: base arm, seed 1: "),
-        ("md", r"layout-2m`? .*unsupported"),
-        ("html", '<tr class="unsupported" '),
-        ("junit", '<skipped message="unsupported in the base arm only: .*Invalid argument'),
-        ("csv", "alloc-burst,layout-2m,false,unsupported,"),
-        ("openmetrics", 'lab_case_failed{.*case="layout-2m"} 0'),
-    ],
-)
+@pytest.mark.parametrize(("name", "word"), [
+    ("text", r"^layout-2m .* unsupported$(.|\n)*layout-2m: unsupported in the base arm only: base arm, seed 1: "),
+    ("md", r"layout-2m`? .*unsupported"),
+    ("html", '<tr class="unsupported" '),
+    ("junit", '<skipped message="unsupported in the base arm only: .*Invalid argument'),
+    ("csv", "alloc-burst,layout-2m,false,unsupported,"),
+    ("openmetrics", 'lab_case_failed{.*case="layout-2m"} 0'),
+])  # fmt: skip
 def test_a_case_that_a_kernel_lacks_is_skipped(name: str, word: str, tmp_path: Path) -> None:
     shown = report.render(name, reports(tmp_path, result(SLOWER, UNSUPPORTED)))
     assert re.search(word, shown, re.MULTILINE)
@@ -262,19 +259,16 @@ def test_results_of_different_environments_are_refused_by_name(kept: Path) -> No
     assert "ENVIRONMENTS DIFFER" in inputs.open_comparisons(["one", "strange"], anyway=True).mark
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("one strange", "do not compare"),
-        ("one matrix", "result of `lab matrix`"),
-        ("one --format pdf", "pdf"),
-        ("none", "no result"),
-        ("--format html", "which result"),
-        ("one --json --format csv", "contradict"),
-        ("one two --format mail", "one result"),
-        ("one -f csv -o /nowhere/at/all.csv", "no folder"),
-    ],
-)
+@pytest.mark.parametrize(("words", "complaint"), [
+    ("one strange", "do not compare"),
+    ("one matrix", "result of `lab matrix`"),
+    ("one --format pdf", "pdf"),
+    ("none", "no result"),
+    ("--format html", "which result"),
+    ("one --json --format csv", "contradict"),
+    ("one two --format mail", "one result"),
+    ("one -f csv -o /nowhere/at/all.csv", "no folder"),
+])  # fmt: skip
 def test_bad_input_is_misuse(kept: Path, words: str, complaint: str, lab: Lab) -> None:
     said = lab("report", *words.split(), status=2)
     assert complaint in said.err and "Traceback" not in said.err and said.out == ""

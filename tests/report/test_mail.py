@@ -231,20 +231,17 @@ def test_qemu_commands_hold_no_path_of_this_machine(tmp_path: Path) -> None:
     assert "-append 'quiet init=/init'" in commands["test"] and "-cpu Nehalem,-spec-ctrl" in commands["test"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "command"),
-    [
-        ("thp", "always", "echo always > /sys/kernel/mm/transparent_hugepage/enabled"),
-        ("sysctl.vm.swappiness", "10", "sysctl -w vm.swappiness=10"),
-        ("hugepages", "20", "echo 20 > /proc/sys/vm/nr_hugepages"),
-        ("thp", "a; reboot", "echo 'a; reboot' > /sys/kernel/mm/transparent_hugepage/enabled"),
-        ("sched_feat.DELAY_DEQUEUE", "0", "echo NO_DELAY_DEQUEUE > /sys/kernel/debug/sched/features"),
-        ("sched_feat.DELAY_DEQUEUE", "1", "echo DELAY_DEQUEUE > /sys/kernel/debug/sched/features"),
-        ("debugfs.sched/preempt", "full", "echo full > /sys/kernel/debug/sched/preempt"),
-        ("cmdline.lsm", "landlock", None),
-        ("idle", "yes", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "command"), [
+    ("thp", "always", "echo always > /sys/kernel/mm/transparent_hugepage/enabled"),
+    ("sysctl.vm.swappiness", "10", "sysctl -w vm.swappiness=10"),
+    ("hugepages", "20", "echo 20 > /proc/sys/vm/nr_hugepages"),
+    ("thp", "a; reboot", "echo 'a; reboot' > /sys/kernel/mm/transparent_hugepage/enabled"),
+    ("sched_feat.DELAY_DEQUEUE", "0", "echo NO_DELAY_DEQUEUE > /sys/kernel/debug/sched/features"),
+    ("sched_feat.DELAY_DEQUEUE", "1", "echo DELAY_DEQUEUE > /sys/kernel/debug/sched/features"),
+    ("debugfs.sched/preempt", "full", "echo full > /sys/kernel/debug/sched/preempt"),
+    ("cmdline.lsm", "landlock", None),
+    ("idle", "yes", None),
+])  # fmt: skip
 def test_settings_are_commands(name: str, value: str, command: str | None) -> None:
     assert channel.setting_command(name, value) == command
 
@@ -259,17 +256,14 @@ def test_a_shell_enters_the_cgroup_that_it_made() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("A Name <a@example.org>", ["A Name <a@example.org>"]),
-        ("a@example.org", ["a@example.org"]),
-        ("A <a@example.org> (maintainer:X)", []),
-        ("A <a@example.org>, B <b@example.org>", []),
-        ("A\nBcc: <a@example.org>", ["a@example.org"]),
-        ("kernel-ab-lab <lab@localhost>", []),
-        ("Ünï Cödé <u@example.org>", ["Ünï Cödé <u@example.org>"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ("A Name <a@example.org>", ["A Name <a@example.org>"]),
+    ("a@example.org", ["a@example.org"]),
+    ("A <a@example.org> (maintainer:X)", []),
+    ("A <a@example.org>, B <b@example.org>", []),
+    ("A\nBcc: <a@example.org>", ["a@example.org"]),
+    ("kernel-ab-lab <lab@localhost>", []),
+    ("Ünï Cödé <u@example.org>", ["Ünï Cödé <u@example.org>"]),
+])  # fmt: skip
 def test_addresses(text: str, found: list[Any]) -> None:
     assert list(culprit.addresses([text])) == found

@@ -150,24 +150,21 @@ def _cell(ratio: float | None, outcome: Outcome | None, **more: Any) -> Cell:
     return Cell(**{**values, **more})
 
 
-@pytest.mark.parametrize(
-    ("cell", "kind"),
-    [
-        (_cell(1.03, Outcome.IMPROVEMENT), "better-1"),
-        (_cell(1.1, Outcome.IMPROVEMENT), "better-2"),
-        (_cell(0.8, Outcome.REGRESSION), "worse-3"),
-        (_cell(1.3, Outcome.REGRESSION), "worse-3"),
-        (_cell(0.1, Outcome.REGRESSION), "worse-4"),
-        (_cell(None, Outcome.REGRESSION), "worse-4"),
-        (_cell(0.0, Outcome.IMPROVEMENT), "better-4"),
-        (_cell(0.5, Outcome.UNKNOWN), "level"),
-        (_cell(1.01, Outcome.SAME), "level"),
-        (_cell(1.3, None, better="neither"), "worse-3"),
-        (_cell(1.0, None, better="neither"), "level"),
-        (_cell(1.0, None, failed="it died"), "failed"),
-        (_cell(1.0, None, mean=None, seeds=[]), "level"),
-    ],
-)
+@pytest.mark.parametrize(("cell", "kind"), [
+    (_cell(1.03, Outcome.IMPROVEMENT), "better-1"),
+    (_cell(1.1, Outcome.IMPROVEMENT), "better-2"),
+    (_cell(0.8, Outcome.REGRESSION), "worse-3"),
+    (_cell(1.3, Outcome.REGRESSION), "worse-3"),
+    (_cell(0.1, Outcome.REGRESSION), "worse-4"),
+    (_cell(None, Outcome.REGRESSION), "worse-4"),
+    (_cell(0.0, Outcome.IMPROVEMENT), "better-4"),
+    (_cell(0.5, Outcome.UNKNOWN), "level"),
+    (_cell(1.01, Outcome.SAME), "level"),
+    (_cell(1.3, None, better="neither"), "worse-3"),
+    (_cell(1.0, None, better="neither"), "level"),
+    (_cell(1.0, None, failed="it died"), "failed"),
+    (_cell(1.0, None, mean=None, seeds=[]), "level"),
+])  # fmt: skip
 def test_colours_follow_the_verdict_and_the_size_of_the_change(cell: Cell, kind: str) -> None:
     assert heatmap.colour_of(cell, "baseline") == kind
 

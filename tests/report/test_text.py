@@ -98,30 +98,24 @@ def test_each_case_is_one_line_of_80_columns_on_a_terminal(cases: list[CaseResul
     assert lines.index(noted) > lines.index(row) + 1
 
 
-@pytest.mark.parametrize(
-    ("cases", "words"),
-    [
-        ([fakeresult.UNSURE], ["unknown", "interval wider than", "more seeds would settle it"]),
-        ([replace(SLOWER, holm=False), EQUAL], ["not beyond chance over all cases"]),
-        ([SLOWER, replace(EQUAL, workload="fio")], ["alloc-burst:layout-4632k", "fio:layout-512k (control)"]),
-    ],
-)
+@pytest.mark.parametrize(("cases", "words"), [
+    ([fakeresult.UNSURE], ["unknown", "interval wider than", "more seeds would settle it"]),
+    ([replace(SLOWER, holm=False), EQUAL], ["not beyond chance over all cases"]),
+    ([SLOWER, replace(EQUAL, workload="fio")], ["alloc-burst:layout-4632k", "fio:layout-512k (control)"]),
+])  # fmt: skip
 def test_what_is_open_says_why_and_workloads_are_told_apart(cases: list[CaseResult], words: list[str]) -> None:
     text = _text(_result(*cases))
     assert [said for said in words if said not in text] == []
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (7.0, "7"),
-        (12345.678, "12,346"),
-        (1234567.0, "1,234,567"),
-        (0.000123456, "0.0001235"),
-        (-3.5, "-3.5"),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    (0.0, "0"),
+    (7.0, "7"),
+    (12345.678, "12,346"),
+    (1234567.0, "1,234,567"),
+    (0.000123456, "0.0001235"),
+    (-3.5, "-3.5"),
+])  # fmt: skip
 def test_numbers(value: float, text: str) -> None:
     assert number(value) == text
 

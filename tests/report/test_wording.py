@@ -164,13 +164,10 @@ def test_the_documentation_has_every_remedy() -> None:
     assert [one.does for one in wording.REMEDIES if one.does not in page] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "drawn"),
-    [
-        ("`--seeds 6` settles it", "<code>--seeds 6</code> settles it"),
-        ("`<b>` and `x`", "<code>&lt;b&gt;</code> and <code>x</code>"),
-        ("a ` of its own", "a ` of its own"),
-    ],
-)
+@pytest.mark.parametrize(("words", "drawn"), [
+    ("`--seeds 6` settles it", "<code>--seeds 6</code> settles it"),
+    ("`<b>` and `x`", "<code>&lt;b&gt;</code> and <code>x</code>"),
+    ("a ` of its own", "a ` of its own"),
+])  # fmt: skip
 def test_a_page_sets_commands_as_code(words: str, drawn: str) -> None:
     assert templates.commands(words) == drawn

@@ -34,30 +34,27 @@ UP = [1000 * math.exp(0.012 + v) for v in (-0.01, 0.01, -0.008, 0.008, -0.005, 0
 THERE = [100.0, 230.0, 310.0, 400.0]
 
 
-@pytest.mark.parametrize(
-    ("exact", "base", "test", "word", "more", "reason"),
-    [
-        (True, [5, 7, 9], [5, 7, 9], "same", None, "equal in every pair"),
-        (True, [5, 7], [5, 7], "unknown", 1, "equal so far, 3 seeds decide"),
-        (False, [5, 7, 9], [5, 7, 9], "unknown", 15, "equal so far, 18 rounds decide"),
-        (False, [5, 7, 9] * 6, [5, 7, 9] * 6, "same", None, "equal in every pair"),
-        (False, THERE, [v / 2 for v in THERE], "unknown", 2, "significant, but 4 of 6 rounds"),
-        (False, [1000] * 17, NEARLY[:17], "unknown", 1, "the same so far, 18 rounds decide"),
-        (False, [1000] * 18, NEARLY, "same", None, "differs by 0.0 %, below threshold"),
-        (True, [1000] * 6, NEARLY[:6], "same", None, "interval inside ±2 %"),
-        (False, [1000] * 8, WIDE, "unknown", 242, "interval wider than ±2 %"),
-        (False, [1000] * 8, UP, "unknown", 13, "interval straddles +2 %"),
-        (False, [0] * 9, [200] * 9, "unknown", None, "zeros have no ratio, and the values carry noise"),
-        (True, [0, 4, 0], [2, 0, 2], "unknown", None, "zeros have no ratio, and the pairs disagree on the direction"),
-        (True, [0, 0], [2, 2], "unknown", 1, "too few, 3 seeds decide"),
-        (True, [0, 5, 7], [1, 6, 8], "unknown", 8, "up in every pair, with zeros, which 11 seeds prove"),
-        (True, [0, 5, 7] * 4, [1, 6, 8] * 4, "regression", None, "up in every pair, with zeros"),
-        (True, [0, 5000, 5000], [1, 5001, 5001], "same", None, "differs by 0.0 %, below threshold"),
-        (True, [0, 0, 5], [0, 0, 5], "same", None, "equal in every pair"),
-        (True, [0, 0, 0], [0, 0, 0], "same", None, "equal in every pair"),
-        (True, [0, 9, 9], [0, 18, 18], "unknown", 1, "too few: 2 seeds; 1 of 3 seeds left out: 0 in both arms"),
-    ],
-)
+@pytest.mark.parametrize(("exact", "base", "test", "word", "more", "reason"), [
+    (True, [5, 7, 9], [5, 7, 9], "same", None, "equal in every pair"),
+    (True, [5, 7], [5, 7], "unknown", 1, "equal so far, 3 seeds decide"),
+    (False, [5, 7, 9], [5, 7, 9], "unknown", 15, "equal so far, 18 rounds decide"),
+    (False, [5, 7, 9] * 6, [5, 7, 9] * 6, "same", None, "equal in every pair"),
+    (False, THERE, [v / 2 for v in THERE], "unknown", 2, "significant, but 4 of 6 rounds"),
+    (False, [1000] * 17, NEARLY[:17], "unknown", 1, "the same so far, 18 rounds decide"),
+    (False, [1000] * 18, NEARLY, "same", None, "differs by 0.0 %, below threshold"),
+    (True, [1000] * 6, NEARLY[:6], "same", None, "interval inside ±2 %"),
+    (False, [1000] * 8, WIDE, "unknown", 242, "interval wider than ±2 %"),
+    (False, [1000] * 8, UP, "unknown", 13, "interval straddles +2 %"),
+    (False, [0] * 9, [200] * 9, "unknown", None, "zeros have no ratio, and the values carry noise"),
+    (True, [0, 4, 0], [2, 0, 2], "unknown", None, "zeros have no ratio, and the pairs disagree on the direction"),
+    (True, [0, 0], [2, 2], "unknown", 1, "too few, 3 seeds decide"),
+    (True, [0, 5, 7], [1, 6, 8], "unknown", 8, "up in every pair, with zeros, which 11 seeds prove"),
+    (True, [0, 5, 7] * 4, [1, 6, 8] * 4, "regression", None, "up in every pair, with zeros"),
+    (True, [0, 5000, 5000], [1, 5001, 5001], "same", None, "differs by 0.0 %, below threshold"),
+    (True, [0, 0, 5], [0, 0, 5], "same", None, "equal in every pair"),
+    (True, [0, 0, 0], [0, 0, 0], "same", None, "equal in every pair"),
+    (True, [0, 9, 9], [0, 18, 18], "unknown", 1, "too few: 2 seeds; 1 of 3 seeds left out: 0 in both arms"),
+])  # fmt: skip
 def test_words_their_reasons_and_the_pairs_that_are_missing(
     exact: bool, base: list[float], test: list[float], word: str, more: int | None, reason: str
 ) -> None:

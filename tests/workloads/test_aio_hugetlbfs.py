@@ -32,17 +32,14 @@ def device() -> Iterator[Path]:
         yield Path(file.name)
 
 
-@pytest.mark.parametrize(
-    ("case", "ops", "pages"),
-    [
-        ("read-64k-malloc", 4096, 16),
-        ("read-1m-malloc", 256, 256),
-        ("read-1m-d64-malloc", 512, 256),
-        ("read-4k-d1-malloc", 4096, 1),
-        ("uring-64k-d8-malloc", 4096, 16),
-        ("uring-256k-malloc", 1024, 64),
-    ],
-)
+@pytest.mark.parametrize(("case", "ops", "pages"), [
+    ("read-64k-malloc", 4096, 16),
+    ("read-1m-malloc", 256, 256),
+    ("read-1m-d64-malloc", 512, 256),
+    ("read-4k-d1-malloc", 4096, 1),
+    ("uring-64k-d8-malloc", 4096, 16),
+    ("uring-256k-malloc", 1024, 64),
+])  # fmt: skip
 def test_a_case_reads_what_it_says_and_pins_each_page(
     program: Path, device: Path, case: str, ops: int, pages: int
 ) -> None:

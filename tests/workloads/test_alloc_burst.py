@@ -28,17 +28,14 @@ def test_every_case_of_the_sweep_runs(program: Path) -> None:
         measure(program, case.name)
 
 
-@pytest.mark.parametrize(
-    ("case", "lengths"),
-    [
-        ("layout-512k", [512] * 128),
-        ("layout-2052k", [2052] * 31),
-        ("layout-8m", [8192] * 8),
-        ("layout-6000k-mmap", [6000] * 10),
-        ("layout-6000k-malloc", [6000] * 5),
-        ("alternate-2048k-1400k", [2048, 1400] * 28),
-    ],
-)
+@pytest.mark.parametrize(("case", "lengths"), [
+    ("layout-512k", [512] * 128),
+    ("layout-2052k", [2052] * 31),
+    ("layout-8m", [8192] * 8),
+    ("layout-6000k-mmap", [6000] * 10),
+    ("layout-6000k-malloc", [6000] * 5),
+    ("alternate-2048k-1400k", [2048, 1400] * 28),
+])  # fmt: skip
 def test_layout_maps_what_fits_and_faults_every_page_in(program: Path, case: str, lengths: list[int]) -> None:
     metrics = measure(program, case)
     assert metrics["ops"] == len(lengths)

@@ -60,20 +60,17 @@ def test_percentiles_of_two_directions_are_not_joined() -> None:
     assert document.number("total.clat_p50") is None
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ([], "--output-format=json"),
-        (["{", '"jobs": ', "}"], "cannot be read"),
-        (["{}"], "of an unknown version printed other fields .* `jobs`"),
-        (['{"jobs": []}'], "printed no jobs"),
-        (['{"jobs": ' + "[" * 100_000 + "]" * 100_000 + "}"], "cannot be read"),
-        (without(FIO, '"total_ios"'), "fio-3.33 printed other fields .* `total_ios`"),
-        ([line.replace('"total_ios" : 20000', '"total_ios" : "many"') for line in FIO], "got `str` .*read.total_ios"),
-        ([line.replace('"ctx" : 629', '"ctx" : 1' + "0" * 400) for line in FIO], "fio"),
-        ([line.replace('"error" : 0', '"error" : 5') for line in FIO], "job null-randread-4k failed with error 5"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "words"), [
+    ([], "--output-format=json"),
+    (["{", '"jobs": ', "}"], "cannot be read"),
+    (["{}"], "of an unknown version printed other fields .* `jobs`"),
+    (['{"jobs": []}'], "printed no jobs"),
+    (['{"jobs": ' + "[" * 100_000 + "]" * 100_000 + "}"], "cannot be read"),
+    (without(FIO, '"total_ios"'), "fio-3.33 printed other fields .* `total_ios`"),
+    ([line.replace('"total_ios" : 20000', '"total_ios" : "many"') for line in FIO], "got `str` .*read.total_ios"),
+    ([line.replace('"ctx" : 629', '"ctx" : 1' + "0" * 400) for line in FIO], "fio"),
+    ([line.replace('"error" : 0', '"error" : 5') for line in FIO], "job null-randread-4k failed with error 5"),
+])  # fmt: skip
 def test_fio_that_prints_something_else_is_named(lines: list[str], words: str) -> None:
     with pytest.raises(Unparsable, match=words):
         parsers.read_fio(lines)
@@ -90,20 +87,17 @@ def test_stress_ng_s_fields_by_their_names() -> None:
     assert document.number("document.system-info.cpus") == 1
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ([], "--yaml"),
-        (["---", "a: [", "..."], "cannot be read"),
-        (["---", "- 1", "..."], "not a table"),
-        (["---", "metrics: [1]", "..."], "of 1 stressors"),
-        (["---", "system-info: 1", "metrics: {}", "..."], "of an unknown version printed metrics of 0"),
-        (["---", "a: " + "[" * 30_000, "..."], "cannot be read"),
-        (["---", "a: " + "1" * 70_000, "..."], "has 70007 characters"),
-        (STRESS_NG[: STRESS_NG.index("metrics:")], "0.15.06 printed metrics of 0 stressors"),
-        ([*STRESS_NG[: STRESS_NG.index("...") - 1], "    - stressor: brk", "..."], "of 2 stressors"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "words"), [
+    ([], "--yaml"),
+    (["---", "a: [", "..."], "cannot be read"),
+    (["---", "- 1", "..."], "not a table"),
+    (["---", "metrics: [1]", "..."], "of 1 stressors"),
+    (["---", "system-info: 1", "metrics: {}", "..."], "of an unknown version printed metrics of 0"),
+    (["---", "a: " + "[" * 30_000, "..."], "cannot be read"),
+    (["---", "a: " + "1" * 70_000, "..."], "has 70007 characters"),
+    (STRESS_NG[: STRESS_NG.index("metrics:")], "0.15.06 printed metrics of 0 stressors"),
+    ([*STRESS_NG[: STRESS_NG.index("...") - 1], "    - stressor: brk", "..."], "of 2 stressors"),
+])  # fmt: skip
 def test_stress_ng_that_prints_something_else_is_named(lines: list[str], words: str) -> None:
     with pytest.raises(Unparsable, match=words):
         parsers.read_stress_ng(lines)

@@ -100,16 +100,13 @@ def test_a_folder_is_a_workload_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert loaded.metric("faults").unit == "faults"
 
 
-@pytest.mark.parametrize(
-    ("ref", "hint"),
-    [
-        ("aloc-burst", "did you mean alloc-burst?"),
-        ("", "alloc-burst"),
-        ("alloc-burst:layout-4632", "did you mean layout-4632k"),
-        ("alloc-burst:", "alloc-burst:layout-512k"),
-        ("alloc-burst:burst-2m", "burst-2m-8m"),
-    ],
-)
+@pytest.mark.parametrize(("ref", "hint"), [
+    ("aloc-burst", "did you mean alloc-burst?"),
+    ("", "alloc-burst"),
+    ("alloc-burst:layout-4632", "did you mean layout-4632k"),
+    ("alloc-burst:", "alloc-burst:layout-512k"),
+    ("alloc-burst:burst-2m", "burst-2m-8m"),
+])  # fmt: skip
 def test_unknown_names_come_with_a_hint(ref: str, hint: str) -> None:
     with pytest.raises(UserError) as caught:
         selection.select(ref)
@@ -156,17 +153,14 @@ def test_a_file_that_changed_is_noticed(job: Path) -> None:
         selection.require_unchanged(files)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ("fio:./none.fio", "no such file", ""),
-        ("fio:./notes.txt", r"takes files called \*\.fio", ""),
-        ("fio:notes.txt", "no case 'notes.txt'", "fio:./notes.txt"),
-        ("alloc-burst:./notes.txt", "no case", "lab workload show"),
-        ("script:./---", "neither letters nor digits", ""),
-        ("fio:./null-randread-4k.fio", "already has a case called null-randread-4k", "rename"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message", "hint"), [
+    ("fio:./none.fio", "no such file", ""),
+    ("fio:./notes.txt", r"takes files called \*\.fio", ""),
+    ("fio:notes.txt", "no case 'notes.txt'", "fio:./notes.txt"),
+    ("alloc-burst:./notes.txt", "no case", "lab workload show"),
+    ("script:./---", "neither letters nor digits", ""),
+    ("fio:./null-randread-4k.fio", "already has a case called null-randread-4k", "rename"),
+])  # fmt: skip
 def test_files_that_cannot_be_cases(job: Path, text: str, message: str, hint: str) -> None:
     for name in ("notes.txt", "---", "null-randread-4k.fio"):
         (job.parent / name).write_text("")
