@@ -105,26 +105,28 @@ def carried(judged: Judgement, found: Bisected, work: Work) -> Iterator[Bisected
     steps, proof = _alike(judged, found), largest.proof
     if not steps:
         return
-    work.progress.log(f"do these hunks carry {plural(len(steps), 'other step')} between the same kernels, too?")
-    plan = session.load(folder).plan
-    whole = _compared(plan.comparison(plan.old, plan.new), folder / "others", steps, work)
-    fresh = _again(proof.result, steps, work)
-    applied = _again(proof.applied_result, steps, work)
-    for name in fresh.keys() & whole.keys():
-        sides = [one[name] for one in (fresh, applied) if name in one]
-        both_ways = len(sides) == (2 if proof.applied_result else 1)
-        share = verdict.distance(fresh[name].ratio) / verdict.distance(whole[name].ratio)
-        if both_ways and all(same_side(one, whole[name]) for one in sides) and share >= LEAST_SHARE:
-            own = replace(proof, fresh=fresh[name], applied=applied.get(name))
+    question = f"do these hunks carry {plural(len(steps), 'other step')} between the same kernels, too?"
+    if work.out_of_time:
+        work.progress.log(f"{question} The budget is used up; --resume {found.result} tries that")
+        return
+    work.progress.log(question)
+    with result_folders.claimed(folder):
+        whole, *sides = _of_others(folder, proof, steps, work)
+    for name in [name for name in whole if all(name in one for one in sides)]:
+        fresh, *applied = (one[name] for one in sides)
+        share = verdict.distance(fresh.ratio) / verdict.distance(whole[name].ratio)
+        if share >= LEAST_SHARE and all(same_side(one, whole[name]) for one in (fresh, *applied)):
+            own = replace(proof, fresh=fresh, applied=next(iter(applied), None))
             yield replace(found, case=name, share=round(share, 3), proof=_proof(own))
 
 
-def _again(result: str | None, steps: Sequence[Change], work: Work) -> dict[str, Comparison]:
-    """The changes of the steps' cases between the kernels of a comparison; none without one."""
-    if result is None:
-        return {}
-    place = result_folders.open_folder(result)
-    return _compared(result_folders.load_plan(place), place.with_name(f"{place.name}-others"), steps, work)
+def _of_others(folder: Path, proof: Proof, steps: Sequence[Change], work: Work) -> list[dict[str, Comparison]]:
+    """The changes of the steps' cases between the ends of a search, and in each comparison of its proof."""
+    plan = session.load(folder).plan
+    wanted = [(plan.comparison(plan.old, plan.new), folder / "others")]
+    for place in (result_folders.open_folder(result) for result in (proof.result, proof.applied_result) if result):
+        wanted.append((result_folders.load_plan(place), place.with_name(f"{place.name}-others")))
+    return [_compared(arms, place, steps, work) for arms, place in wanted]
 
 
 def _alike(judged: Judgement, found: Bisected) -> list[Change]:

@@ -199,7 +199,7 @@ def _rest(judged: Judgement, base: Column, test: Column, found: Sequence[Change]
 
 
 def causes(judged: Judgement, width: int) -> Group:
-    """How many steps between two sources have a cause, by their kernels and sizes; then those between packages."""
+    """Count the steps between two sources and those that have a cause, by kernels and sizes; then between packages."""
     steps = judged.steps(judged.atlas.bases[0])
     built: dict[tuple[str, str], list[Change]] = {}
     for step in steps:

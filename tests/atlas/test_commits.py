@@ -1,5 +1,6 @@
 """Steps are bisected between the sources of two kernels, and the atlas keeps the commit."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,10 @@ def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(tmp_path: Path, tree:
 def test_the_hunks_of_one_step_are_tried_on_the_others(
     bisector: Bisector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three more steps the hunks make one; one does not show between the built kernels, one is of other needs."""
+    """The hunks make two of four more steps; one does not show between the built kernels, one is of other needs."""
     for (where, name), what in mixes.REPLACEMENTS.items():
         monkeypatch.setattr(where, name, what)
-    names = ["large", "like-it", "still", "other-needs"]
+    names = ["large", "like-it", "as-well", "still", "other-needs"]
     cases = "".join(f'[[case]]\nname = "{name}"\n\n' for name in names)
     cases += '[case_kconfig]\nother-needs = ["CONFIG_KEYS"]\n'
     (tmp_path / "mine" / "workload.toml").write_text(HEAD + cases)
@@ -80,7 +81,7 @@ def test_the_hunks_of_one_step_are_tried_on_the_others(
     old, new = source("x", "cost 100", "y"), source("X", "cost 130", "Y")
     ends = mixes.commit(bisector.tree, {"mm/slow.c": old}), mixes.commit(bisector.tree, {"mm/slow.c": new})
     answer = bisector.search(*ends, "--by", "hunks", words="old new")
-    made = fake.atlas(4, 9, steps={(number, 5): 1.3 for number in range(4)})
+    made = fake.atlas(5, 9, steps={(number, 5): 1.3 for number in range(5)})
     full = [f"{tmp_path / 'mine'}:{name}" for name in names]
     cells = dict(zip(full, made.cells.values(), strict=True))
     renamed = tuple(replace(one, name=name) for one, name in zip(made.cases, full, strict=True))
@@ -88,17 +89,19 @@ def test_the_hunks_of_one_step_are_tried_on_the_others(
     step = next(one for one in judged.changes["cycles"] if one.case.name == full[0])
     found = commits.bisect(step.case, step.base, step.test, "cycles", Work(progress=QUIET), answer.result)
     assert found.proof == "proved by fresh seeds (-23.1 %; the older kernel with them -23.1 %)"
-    (other,) = commits.carried(judged, found, Work(progress=QUIET))
-    assert other == replace(found, case="mine:like-it", share=1.0)
+
+    def carried(among: Judgement = judged, deadline: float | None = None) -> list[Bisected]:
+        return list(commits.carried(among, found, Work(progress=QUIET, deadline=deadline)))
+
+    assert carried(deadline=-math.inf) == [], "no time"
+    others = carried()
+    assert others == [replace(found, case=f"mine:{name}", share=1.0) for name in ("like-it", "as-well")]
     boots = len(bisector.guests.calls)
-    assert list(commits.carried(judged, found, Work(progress=QUIET))) == [other] and len(bisector.guests.calls) == boots
-    assert not list(
-        commits.carried(
-            Judgement(commits.added(judged.atlas, replace(other, case=full[1], subject="else"))),
-            found,
-            Work(progress=QUIET),
-        )
-    )
+    assert carried() == others and len(bisector.guests.calls) == boots
+    known = [replace(found, case=name, subject="else") for name in full[1:3]]
+    assert carried(Judgement(commits.added(commits.added(judged.atlas, known[0]), known[1]))) == []
+    monkeypatch.setattr(commits, "LEAST_SHARE", 1.01)
+    assert carried() == []
 
 
 @pytest.mark.parametrize("built", [False, True])
