@@ -66,7 +66,7 @@ class DifferenceRunner(ExactRunner):
         """Store the differences of the files that the builds of both ends read."""
         session, plan, log = self.session, self.session.plan, self.work.progress.log
         moved: dict[str, float] = {}
-        one_end: dict[str, float] = {}
+        one_end: list[str] = []
         try:
             moved, one_end = self._moved()
         except LabError as error:
@@ -75,7 +75,7 @@ class DifferenceRunner(ExactRunner):
         read = self.measurer.files_read(plan.old.spec) | self.measurer.files_read(plan.new.spec)
         sources = Sources(plan.old.spec, plan.new.spec)
         made = sources.difference(read, {name: size / whole for name, size in moved.items() if size})
-        made = replace(made, one_end={name: size / whole for name, size in one_end.items()})
+        made = replace(made, one_end=one_end)
         if not made.hunks:
             raise UserError("the ends differ in no file that a build reads", hint="compare them by `lab explain`")
         with suppress(LabError):  # without the kernels' symbols, only named functions are suspects
@@ -96,20 +96,18 @@ class DifferenceRunner(ExactRunner):
         table = kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)
         return {base_name(symbol.name) for symbol in table}
 
-    def _moved(self) -> tuple[dict[str, float], dict[str, float]]:
+    def _moved(self) -> tuple[dict[str, float], list[str]]:
         """The kernel's functions whose code changed the cost, by call chains if guests have them, and the amounts.
 
-        Then those that only one end runs.
+        Then the functions that one end alone runs, the most expensive first.
         """
         session, place = self.session, self.session.folder / "explain"
         old, new = (end.spec for end in session.history.ends)
         functions = Prover(session, self.work).explain(place, old, new)
-        moved = {one.name: one.own for one in functions if one.space == "kernel"}
-        one_end = {
-            one.name: max(one.base, one.test)
-            for one in functions
-            if one.space == "kernel" and not min(one.base, one.test)
-        }
+        own = [one for one in functions if one.space == "kernel"]
+        moved = {one.name: one.own for one in own}
+        alone = [one for one in own if not min(one.base, one.test)]
+        one_end = [one.name for one in sorted(alone, key=lambda one: -max(one.base, one.test))]
         result = result_folders.load_result(place)
         try:
             found = chains.find(place, result.cases[0], self.work, cost=functions[0].cost if functions else "cycles")

@@ -126,7 +126,7 @@ class Difference(Record, frozen=True, kw_only=True, dict=True):
     old_tree, new_tree: git's ids of both sources, the older one with the newer names.
     names: these, by the older ones; none if few files differ.
     functions: by name, the share of all that moved. Those that are inlined into one have the share of that one.
-    one_end: likewise the functions that one end alone runs. Their costs count for their callers, too.
+    one_end: the functions that one end alone runs, the most expensive first.
     files: the number of differing files, with the files that no build reads.
     one_sided: the names on changed lines that only one end's files have; None if too many files differ to look at.
     """
@@ -136,7 +136,7 @@ class Difference(Record, frozen=True, kw_only=True, dict=True):
     new_tree: str
     hunks: list[Hunk]
     functions: dict[str, float] = msgspec.field(default_factory=dict)
-    one_end: dict[str, float] = msgspec.field(default_factory=dict)
+    one_end: list[str] = msgspec.field(default_factory=list)
     files: int = 0
     one_sided: list[str] | None = None
     names: dict[str, str] = msgspec.field(default_factory=dict)

@@ -61,10 +61,7 @@ def inside(difference: Difference) -> list[list[int]]:
         for number in likely(difference, numbers) if not path.endswith(".h") else ():
             share = max(difference.functions.get(name, 0.0) for name in difference.hunks[number].functions)
             groups[share, path].append(number)
-    called = [
-        [number for number, words in enumerate(difference.words) if name in words]
-        for name in sorted(difference.one_end, key=lambda name: -difference.one_end[name])
-    ]
+    called = [[number for number, words in enumerate(difference.words) if name in words] for name in difference.one_end]
     return [
         *(groups[key] for key in sorted(groups, key=lambda key: -key[0])[:_FIRST_FUNCTIONS]),
         *[group for group in called if group and len(group) <= MOST_ADDED][:_FIRST_CALLED],

@@ -133,7 +133,7 @@ def test_inline_code_of_a_header_is_found_by_the_function_that_it_calls() -> Non
     first = len(hunks)
     hunks.append(hunk("arch/x86/include/asm/uaccess.h", 20, "return copy_string(to, n);", 'asm("rep movsb");'))
     hunks.append(hunk("arch/x86/lib/copy_user.S", 30, "SYM_FUNC_START(copy_string)", ""))
-    made = replace(difference(hunks, {"copy_from_user": 0.9}), one_end={"copy_string": 0.8})
+    made = replace(difference(hunks, {"copy_from_user": 0.9}), one_end=["copy_string"])
     kernels = Kernels(made, {frozenset([first, first + 1]): 1.0}, needs={first: (first + 1, "copy_string")})
     assert [part.mix for part in kernels.search().parts] == [{first, first + 1}]
     assert kernels.failed <= 2 and kernels.builds <= 6
