@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from lab.bisection import exact_runner, suspects
@@ -157,12 +158,13 @@ def _candidate(session: Session, difference: Difference, mix: Mix) -> Candidate:
 class Applied(Record, frozen=True, kw_only=True):
     """`proof/*/apply-*.json`: the hunks of the new end that the old end gets next, after builds that failed.
 
-    error: that of the first of these builds.
+    error: that of the first of these builds. refused: hunks that it was given and does not build with.
     """
 
     schema: int = 1
     hunks: list[int]
     error: str
+    refused: list[int] = msgspec.field(default_factory=list)
 
 
 class DifferenceProver(Prover):
@@ -203,7 +205,8 @@ class DifferenceProver(Prover):
     def _applied(self, mix: Mix, place: Path) -> tuple[ArmPlan, Mix]:
         """The old end with hunks of the new one, and with those that a failing build of it names. Raises `BuildFailed`.
 
-        Such a hunk defines a function that the new end has, or removes another use of one that it has not.
+        Such a hunk defines a function that the new end has, or removes another use of one that it has not. If it does
+        not build either, it is left out again: of several errors, which one make meets first is chance.
         """
         difference = self.session.difference
         assert difference is not None  # noqa: S101
@@ -217,15 +220,20 @@ class DifferenceProver(Prover):
                 measurer.obtain(arm.spec)
             except BuildFailed as error:
                 first = known.error or error.message  # the later ones are about the hunks that were added
-                more = suspects.additions(turned, taken, suspects.complaint(_errors(error.log, error.message)))
-                paths = turned.paths(taken)
+                said = suspects.complaint(_errors(error.log, error.message))
+                paths, refused = turned.paths(taken), set(known.refused)
+                more = [number for number in suspects.additions(turned, taken, said) if number not in refused]
                 more = [number for number in more if turned.hunks[number].path in paths] or more
+                gone: set[int] = set()
                 if not more or len(taken) + len(more) > len(mix) + suspects.MOST_ADDED:
-                    raise BuildFailed(first) from None
+                    more, gone = [], set(suspects.omissions(turned, taken, said)) - mix
+                    if not gone:
+                        raise BuildFailed(first) from None
             else:
                 return arm, taken
-            self.work.progress.log(f"the older end with {plural(len(taken), 'hunk')} does not build; {len(more)} more")
-            known = Applied(hunks=sorted({*taken, *more}), error=first)
+            then = f"without {len(gone)} of them" if gone else f"{len(more)} more"
+            self.work.progress.log(f"the older end with {plural(len(taken), 'hunk')} does not build; {then}")
+            known = Applied(hunks=sorted(taken.union(more) - gone), error=first, refused=sorted(refused | gone))
             records.save(kept, known)
 
     def _mix(self, name: str) -> Mix | None:

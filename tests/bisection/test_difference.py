@@ -172,6 +172,17 @@ def test_the_older_end_gets_the_needed_hunks_of_the_same_file_alone(bisector: Bi
 
 
 @pytest.mark.long
+def test_the_older_end_does_not_keep_a_hunk_that_it_cannot_build(bisector: Bisector) -> None:
+    """Two hunks bring the name that it lacks; one of them does not build beside what the older end has."""
+    old = {"fs/pipe.c": text("cost 100"), "fs/a.c": text("q"), "fs/b.c": text("q"), "fs/c.c": text("has ring")}
+    new = {"fs/pipe.c": text("uses pool\n\tcost 130"), "fs/a.c": text("has pool")}
+    new |= {"fs/b.c": text("has pool\n\tgone ring"), "fs/c.c": text("r")}
+    _, proof = the_only(by(bisector, "hunks", planted(bisector.tree, old, new)))
+    assert proof.applied is not None and proof.applied_more == 1
+    assert "3 hunks does not build; without 1 of them" in bisector.said
+
+
+@pytest.mark.long
 def test_a_side_that_does_not_build_is_said(bisector: Bisector) -> None:
     """The newer end with the old hunk builds, the older one with the new hunk does not, and nothing brings its need."""
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("has pool"), "fs/more.c": text("uses pool")}
