@@ -102,13 +102,15 @@ class Search:
     tolerance: float
     hunks: bool
     _best: Mix = field(default=frozenset(), init=False)
+    _most: tuple[Mix, float] = field(default=(frozenset(), 0.0), init=False)
 
     def run(self) -> Found:
         """The answer. Raises `Pending` for a mix that is not known yet."""
         try:
             mix, share = self._grown()
         except _GivenUp:
-            return Found([], 0.0, smallest=False)
+            mix, share = self._most
+            return Found([Part(mix, share)] if mix else [], share, smallest=False)
         if not mix:
             return Found([], 0.0)
         self._best = mix
@@ -143,26 +145,35 @@ class Search:
 
     def _grown(self) -> tuple[Mix, float]:
         """A mix that takes all of the change back, or as much as can be built; none if nothing takes any back."""
-        best: tuple[Mix, float] = (frozenset(), 0.0)
+        best = self._most
         grown: Mix = frozenset()
         inside = suspects.inside(self.difference) if self.hunks else []
         many = len(self.difference.by_path) > MOST_FILES
         if not many:  # between distant releases such a group has no end
             inside = [suspects.together(self.difference, group) for group in inside]
-        tiers = [*inside, *suspects.tiers(self.difference)]
-        for number, tier in enumerate(tiers):
-            last = number == len(tiers) - 1
-            enough = HALF if inside and number >= len(inside) else ENOUGH
+        tiers = [(tier, True) for tier in inside] + [(tier, False) for tier in suspects.tiers(self.difference)]
+        rewritten = set[str]()
+        while tiers:
+            (tier, alone), *tiers = tiers
+            last, untried = not tiers, alone or any(function for _, function in tiers)
+            enough = HALF if inside and not untried else ENOUGH
             if many and (best[1] > enough or (last and best[0])):
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
             repairs = MORE_REPAIRS if best[1] > HALF else MOST_REPAIRS
-            mix, result = self._repaired(wanted, len(tiers) - number, repairs, alone=number < len(inside))
+            mix, result = self._repaired(wanted, len(tiers) + 1, repairs, alone=alone)
             if result.share is None:
-                continue  # its files are set aside
+                mix, result = self._without_failing(wanted, len(tiers) + 1)
+            if result.share is None:  # its files are set aside
+                path = self.difference.hunks[tier[0]].path
+                if many and alone and path not in rewritten:  # its functions may need each other
+                    rewritten.add(path)
+                    whole = self.difference.by_path[path], False
+                    tiers = [whole, *(one for one in tiers if one != whole)]
+                continue
             grown = mix
             if abs(1 - result.share) < abs(1 - best[1]) - self.tolerance / 2:
-                best = mix, result.share
+                best = self._most = mix, result.share
             if self._is(result.share, 1.0):
                 break
         return best
@@ -192,6 +203,23 @@ class Search:
             seen.add(following)
             mix = following
             result = self._result(mix, left, "with the missing parts" if more else "without what does not build")
+        return mix, result
+
+    def _without_failing(self, mix: Mix, tiers_left: int) -> tuple[Mix, Result]:
+        """The rest of a mix that builds, at least half of it: the hunks in which builds fail stay as in the new end.
+
+        Between distant releases a call has changed in a few places of most files, and seldom in the one that counts.
+        """
+        left, least = tiers_left + tests_left(len(mix)), len(mix) / 2
+        result = self._result(mix, left, "the next suspects")
+        for _ in range(MOST_REPAIRS):
+            if result.share is not None or not result.errors:
+                break
+            following = mix - frozenset(suspects.failing(self.difference, mix, suspects.complaint(result.errors)))
+            if following == mix or len(following) < least:
+                break
+            mix = following
+            result = self._result(mix, left, "without the hunks in which it fails")
         return mix, result
 
     # ---- the smallest mix

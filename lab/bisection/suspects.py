@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -159,7 +159,7 @@ class Complaint(NamedTuple):
 
     places: files and lines, preferably of errors that miss nothing. everywhere: those of all errors.
     names: identifiers. missing, twice: the identifiers that are not there, or there twice, and not only of another
-    type.
+    type. members: the missing ones that are members of a structure.
     unbalanced: the files that have an #if without its #endif, or the other way around.
     """
 
@@ -167,6 +167,7 @@ class Complaint(NamedTuple):
     everywhere: list[tuple[str, int]]
     names: list[str]
     missing: list[str]
+    members: list[str]
     twice: list[str]
     targets: list[str]
     unbalanced: list[str]
@@ -181,14 +182,15 @@ def complaint(errors: Sequence[str]) -> Complaint:
     targets = _TARGET.findall("\n".join(errors))
     places, everywhere = _places(others or errors), _places(errors)
     torn = list(dict.fromkeys(path for path, _ in _places(unbalanced)))
-    return Complaint(places, everywhere, _names(errors), _names(missing), _names(twice), targets, torn)
+    members = _names(line for line in missing if _MEMBER.match(line))
+    return Complaint(places, everywhere, _names(errors), _names(missing), members, _names(twice), targets, torn)
 
 
 def _places(errors: Sequence[str]) -> list[tuple[str, int]]:
     return [(match[1], int(match[2])) for match in _PLACE.finditer("\n".join(errors))]
 
 
-def _names(errors: Sequence[str]) -> list[str]:
+def _names(errors: Iterable[str]) -> list[str]:
     """The identifiers in quotation marks, each once.
 
     The structure that lacks a member is there, and so is a compiler's guess: neither counts.
@@ -214,13 +216,16 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
     ]
     if found and len(found) <= MOST_ADDED:
         return found
+    visible = {_source(difference, path) for path, _ in said.everywhere}
     for names, side in ((said.missing, "-"), (said.twice, "+")):
         for name in names:
             mention = [n for n, words in enumerate(difference.words) if name in words]
             others = [n for n in mention if n not in taken]
             more = [n for n in others if name in _words(difference, [n], side)]
+            more = [n for n in more if difference.hunks[n].path in visible or _is_header(difference, n)] or more
             if side == "-" and not more and any(name in _gone(difference, n) for n in mention if n in taken):
-                more = others
+                seen = [n for n in others if difference.hunks[n].path in visible]  # others have a member of that name
+                more = seen if name in said.members and seen else others
             found += more if len(more) <= _RARE else []
     for target in said.targets:
         folder = PurePosixPath(target).parent
@@ -251,6 +256,21 @@ def omissions(difference: Difference, taken: Collection[int], said: Complaint) -
         names = set(said.names)
         found = [number for number in sorted(taken) if difference.words[number] & names]
     return list(dict.fromkeys(found))
+
+
+def failing(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
+    """The taken hunks in which a build fails, for whatever reason, and those that take a missing name away.
+
+    If there are none, the next ones of the files in which it fails.
+    """
+    near = list(_near(difference, taken, said.everywhere, taken_ones=True))
+    found = [number for number, away in near if not away]
+    found += [number for number in sorted(taken) if _gone(difference, number) & set(said.missing)]
+    return list(dict.fromkeys(found or [number for number, _ in near]))
+
+
+def _is_header(difference: Difference, number: int) -> bool:
+    return difference.hunks[number].path.endswith(".h")
 
 
 def _gone(difference: Difference, number: int) -> set[str]:

@@ -127,6 +127,39 @@ def test_a_function_is_tried_without_another_one_of_its_file_that_does_not_build
     assert kernels.failed == 0
 
 
+@pytest.mark.parametrize("files", [100, 20])
+def test_a_hunk_that_needs_the_whole_of_a_release_is_left_as_it_is(files: int) -> None:
+    """One of the hunks of a function uses a member whose hunk breaks all other users: the rest of them builds."""
+    hunks = [*plain(files, 2), hunk("include/file.h", 20, "long count;", "long references;")]
+    first = len(hunks)
+    hunks.append(hunk("fs/poll.c", 300, "get(f->count);", "get(f->references);", function="send_events"))
+    hunks.append(hunk("fs/poll.c", 310, "walk_all();", "walk_ready();", function="send_events"))
+    kernels = Kernels(
+        difference(hunks, {"send_events": 0.9}),
+        {frozenset([first + 1]): 1.0},
+        needs={first: (first - 1, "count")},
+        breaks=frozenset([first - 1]),
+    )
+    assert [part.mix for part in kernels.search().parts] == [{first + 1}]
+    assert kernels.failed <= (2 if files == 100 else 4)
+
+
+def test_a_rewritten_file_is_tried_as_a_whole_once_one_of_its_functions_does_not_build() -> None:
+    """Between distant releases: each of its functions needs the next one, and none builds without the header."""
+    names = [f"tree_{number}" for number in range(8)]
+    hunks = [*plain(100, 2), hunk("include/tree.h", 20, "int total;", "int count;")]
+    first = len(hunks)
+    hunks += [hunk("lib/tree.c", 100 * at, f"{name}(old);", f"{name}(now);", name) for at, name in enumerate(names)]
+    following = {number: (number + 1, f"part_{number}") for number in range(first, len(hunks) - 1)}
+    kernels = Kernels(
+        difference(hunks, {name: 0.2 - at / 100 for at, name in enumerate(names)}),
+        {frozenset(range(first, len(hunks))): 1.0},
+        needs={**following, len(hunks) - 1: (first - 1, "total")},
+    )
+    assert [part.mix for part in kernels.search().parts] == [frozenset(range(first - 1, len(hunks)))]
+    assert kernels.failed <= 8
+
+
 def test_inline_code_of_a_header_is_found_by_the_function_that_it_calls() -> None:
     """The profile names the caller that has the inline code; a hunk in that function carries nothing."""
     hunks = [*plain(100, 2), hunk("lib/usercopy.c", 10, "check(n);", "check_size(n);", function="copy_from_user")]
@@ -270,6 +303,8 @@ def test_all_uses_of_a_name_that_a_hunk_takes_away_are_taken_at_once() -> None:
     said = suspects.complaint(["fs/b.c:20:9: error: implicit declaration of function 'helper'"])
     assert suspects.additions(difference([*HELPER, *used]), {0}, said) == [3, 4, 5]
     assert suspects.additions(difference([*HELPER, *used]), {1}, said) == [3], "it is missing for another reason"
+    member = suspects.complaint(["fs/b.c:20:9: error: 'struct file' has no member named 'helper'"])
+    assert suspects.additions(difference([*HELPER, *used]), {0}, member) == [3], "others may have one of that name"
     brings = hunk("include/b.h", 9, "#define helper() 0", "")
     assert suspects.additions(difference([*HELPER, *used, brings]), {0}, said) == [6, 3]
 
