@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -102,26 +102,21 @@ class Search:
     tolerance: float
     hunks: bool
     _best: Mix = field(default=frozenset(), init=False)
-    _most: tuple[Mix, float] = field(default=(frozenset(), 0.0), init=False)
 
     def run(self) -> Found:
         """The answer. Raises `Pending` for a mix that is not known yet."""
         try:
             mix, share = self._grown()
-        except _GivenUp:
-            mix, share = self._most
-            return Found([Part(mix, share)] if mix else [], share, smallest=False)
-        if not mix:
-            return Found([], 0.0)
-        self._best = mix
-        try:
+            if not mix:
+                return Found([], 0.0)
             mix = self._smallest(mix, share)
             own = self._result(mix, 1, "the smallest set").share  # differs by the tolerance at most
             share = share if own is None else own
             parts, rests = self._parts(mix, share), self._rests(mix).values()
             return Found(parts, share, tried=all(not rest or mix_name(rest) in self.results for rest in rests))
         except _GivenUp:
-            return Found([Part(self._best, share)], share, smallest=False)
+            share = self._result(self._best, 1, "the best mix").share or 0.0
+            return Found([Part(self._best, share)] if self._best else [], share, smallest=False)
 
     # ---- one mix
 
@@ -145,7 +140,7 @@ class Search:
 
     def _grown(self) -> tuple[Mix, float]:
         """A mix that takes all of the change back, or as much as can be built; none if nothing takes any back."""
-        best = self._most
+        best: tuple[Mix, float] = (frozenset(), 0.0)
         grown: Mix = frozenset()
         inside = suspects.inside(self.difference) if self.hunks else []
         many = len(self.difference.by_path) > MOST_FILES
@@ -161,9 +156,9 @@ class Search:
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
             repairs = MORE_REPAIRS if best[1] > HALF else MOST_REPAIRS
-            mix, result = self._repaired(wanted, len(tiers) + 1, repairs, alone=alone)
+            mix, result = self._repaired(wanted, len(tiers) + 1, repairs, adds="own" if alone else "any")
             if result.share is None:
-                mix, result = self._without_failing(wanted, len(tiers) + 1)
+                mix, result = self._repaired(wanted, len(tiers) + 1, MOST_REPAIRS, adds="none")
             if result.share is None:  # its files are set aside
                 path = self.difference.hunks[tier[0]].path
                 if many and alone and path not in rewritten:  # its functions may need each other
@@ -173,53 +168,42 @@ class Search:
                 continue
             grown = mix
             if abs(1 - result.share) < abs(1 - best[1]) - self.tolerance / 2:
-                best = self._most = mix, result.share
+                best = mix, result.share
+                self._best = mix
             if self._is(result.share, 1.0):
                 break
         return best
 
-    def _repaired(self, mix: Mix, tiers_left: int, most: int, *, alone: bool) -> tuple[Mix, Result]:
+    def _repaired(
+        self, mix: Mix, tiers_left: int, most: int, adds: Literal["any", "own", "none"]
+    ) -> tuple[Mix, Result]:
         """A mix that builds: hunks that a failing build names are added, and if there are none, left out.
 
-        most: builds. alone: True if hunks are added once, of the same files alone: these builds are short, and end.
+        most: builds. adds: `own` if hunks are added once, of the same files alone: these builds are short, and end.
+        `none` if they are left out alone, up to half of them: between distant releases a call has changed in a few
+        places of most files, and seldom in the one that counts.
         """
         left = tiers_left + tests_left(len(mix))
         result = self._result(mix, left, "the next suspects")
         seen, added = {mix}, False
+        least = len(mix) / 2 if adds == "none" else 1
         for _ in range(most):
             if result.share is not None or not result.errors:
                 break
             said = suspects.complaint(result.errors)
-            more = suspects.additions(self.difference, mix, said)
-            if alone:
+            more = [] if adds == "none" else suspects.additions(self.difference, mix, said)
+            if adds == "own":
                 paths = self.difference.paths(mix)
                 more = [one for one in more if self.difference.hunks[one].path in paths and not added]
             following = mix | frozenset(more)
             added = added or bool(more)
             if not more or following in seen:
                 following = mix - frozenset(suspects.omissions(self.difference, mix, said))
-            if following in seen or not following:
+            if following in seen or len(following) < least:
                 break
             seen.add(following)
             mix = following
             result = self._result(mix, left, "with the missing parts" if more else "without what does not build")
-        return mix, result
-
-    def _without_failing(self, mix: Mix, tiers_left: int) -> tuple[Mix, Result]:
-        """The rest of a mix that builds, at least half of it: the hunks in which builds fail stay as in the new end.
-
-        Between distant releases a call has changed in a few places of most files, and seldom in the one that counts.
-        """
-        left, least = tiers_left + tests_left(len(mix)), len(mix) / 2
-        result = self._result(mix, left, "the next suspects")
-        for _ in range(MOST_REPAIRS):
-            if result.share is not None or not result.errors:
-                break
-            following = mix - frozenset(suspects.failing(self.difference, mix, suspects.complaint(result.errors)))
-            if following == mix or len(following) < least:
-                break
-            mix = following
-            result = self._result(mix, left, "without the hunks in which it fails")
         return mix, result
 
     # ---- the smallest mix

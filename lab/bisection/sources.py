@@ -82,10 +82,8 @@ class Sources:
         )  # fmt: skip
         if len(made.by_path) <= MOST_FILES:
             return replace(made, one_sided=self._one_sided(made))
-        if not (newer := self._renames(made, read)):
-            return made
-        older = self._with_new_names(made, newer)
-        return replace(made, old_tree=older, hunks=self._hunks(chosen, older), names=newer)
+        newer, older = self._with_new_names(made, read)
+        return replace(made, old_tree=older, hunks=self._hunks(chosen, older), names=newer) if newer else made
 
     def _git(self, *argv: str) -> str:
         """The output of a git command that sees the objects of both ends."""
@@ -104,27 +102,24 @@ class Sources:
             found += hunks.parse(self._git(*options, older, _source(self.new).tree_id, "--", *pathspecs) + "\n")
         return found
 
-    def _renames(self, difference: Difference, read: Set[str]) -> dict[str, str]:
-        """The names that the newer end has for the same things, by the older end's."""
+    def _with_new_names(self, difference: Difference, read: Set[str]) -> tuple[dict[str, str], str]:
+        """The names that the newer end has for the same things, and the tree of the older end with these."""
         old, new = _source(self.old), _source(self.new)
         before, after = trees.open_tree(old.tree).repo, trees.open_tree(new.tree).repo
-        differing = _with_names(difference)
-        older = before.files(old.tree_id, sorted(differing))
+        differing = {path for path in difference.by_path if path.endswith(renames.SUFFIXES)}
+        texts = before.files(old.tree_id, sorted(differing))
         newer = after.files(new.tree_id, sorted(read | differing))
         same = [content for path, (_, content) in newer.items() if path not in differing]
-        return renames.everywhere(
+        names = renames.everywhere(
             renames.candidates(hunk for hunk in difference.hunks if hunk.path in differing),
-            [*same, *(content for _, content in older.values())],
+            [*same, *(content for _, content in texts.values())],
             (content for _, content in newer.values()),
         )
-
-    def _with_new_names(self, difference: Difference, names: Mapping[str, str]) -> str:
-        """The tree of the older end with the newer names."""
-        old = _source(self.old)
-        repo = trees.open_tree(old.tree).repo
-        texts = repo.files(old.tree_id, sorted(_with_names(difference)))
+        if not names:
+            return {}, old.tree_id
         changed = {path: (mode, renames.renamed(content, names)) for path, (mode, content) in texts.items()}
-        return repo.tree_with(old.tree_id, {path: file for path, file in changed.items() if file != texts[path]})
+        tree = before.tree_with(old.tree_id, {path: file for path, file in changed.items() if file != texts[path]})
+        return names, tree
 
     def _one_sided(self, difference: Difference) -> list[str]:
         """The names on changed lines that only one end's files have."""
@@ -185,11 +180,6 @@ class Sources:
         records.write_atomic(place, repo.git_bytes(*argv))
         kept, suffix = kernel_spec.split(self.new.text)
         return f"{kept}+{place}{suffix}"
-
-
-def _with_names(difference: Difference) -> set[str]:
-    """The differing files whose names are looked at."""
-    return {path for path in difference.by_path if path.endswith(renames.SUFFIXES)}
 
 
 def _is_read(name: str, read: Set[str], folders: Set[str]) -> bool:

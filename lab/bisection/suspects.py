@@ -221,11 +221,12 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
         for name in names:
             mention = [n for n, words in enumerate(difference.words) if name in words]
             others = [n for n in mention if n not in taken]
+            here = {n for n in others if difference.hunks[n].path in visible}
             more = [n for n in others if name in _words(difference, [n], side)]
-            more = [n for n in more if difference.hunks[n].path in visible or _is_header(difference, n)] or more
+            more = [n for n in more if n in here or difference.hunks[n].path.endswith(".h")] or more
             if side == "-" and not more and any(name in _gone(difference, n) for n in mention if n in taken):
-                seen = [n for n in others if difference.hunks[n].path in visible]  # others have a member of that name
-                more = seen if name in said.members and seen else others
+                # Elsewhere it may be a member of another structure.
+                more = sorted(here) if name in said.members and here else others
             found += more if len(more) <= _RARE else []
     for target in said.targets:
         folder = PurePosixPath(target).parent
@@ -256,21 +257,6 @@ def omissions(difference: Difference, taken: Collection[int], said: Complaint) -
         names = set(said.names)
         found = [number for number in sorted(taken) if difference.words[number] & names]
     return list(dict.fromkeys(found))
-
-
-def failing(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:
-    """The taken hunks in which a build fails, for whatever reason, and those that take a missing name away.
-
-    If there are none, the next ones of the files in which it fails.
-    """
-    near = list(_near(difference, taken, said.everywhere, taken_ones=True))
-    found = [number for number, away in near if not away]
-    found += [number for number in sorted(taken) if _gone(difference, number) & set(said.missing)]
-    return list(dict.fromkeys(found or [number for number, _ in near]))
-
-
-def _is_header(difference: Difference, number: int) -> bool:
-    return difference.hunks[number].path.endswith(".h")
 
 
 def _gone(difference: Difference, number: int) -> set[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from lab.bisection import suspects
-from lab.bisection.difference_search import Found, Mix, Outcome, Pending, Result, Search, minimal, mix_name
+from lab.bisection import difference_search, suspects
+from lab.bisection.difference_search import Found, Mix, Outcome, Part, Pending, Result, Search, minimal, mix_name
 from lab.bisection.hunks import Difference, Hunk
 
 
@@ -160,6 +160,32 @@ def test_a_rewritten_file_is_tried_as_a_whole_once_one_of_its_functions_does_not
     assert kernels.failed <= 8
 
 
+def test_a_search_that_gives_up_keeps_its_best_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two functions that are named the first has a part of the change, and the other one does not build."""
+    hunks = [*plain(100, 2), hunk("fs/poll.c", 300, "walk_all();", "walk_ready();", function="send_events")]
+    guilty = len(hunks) - 1
+    hunks.append(hunk("fs/file.c", 300, "get(file);", "get_ref(file);", function="get_file"))
+    named = {"send_events": 0.8, "get_file": 0.2}
+    kernels = Kernels(difference(hunks, named), {frozenset([guilty]): 0.4}, refuses={guilty + 1})
+    monkeypatch.setattr(difference_search, "MOST_BUILDS", 1)
+    assert kernels.search() == Found([Part(frozenset([guilty]), 0.4)], 0.4, smallest=False)
+
+
+def test_no_more_than_half_of_a_function_is_left_out_for_what_does_not_build() -> None:
+    """Each of eight hunks of a function needs a helper of its file that breaks another file."""
+    hunks = [*plain(100, 2), hunk("fs/poll.c", 500, "int helper(void) { }", "")]
+    first = len(hunks)
+    hunks += [hunk("fs/poll.c", 10 * at, "helper();", "inlined();", "send") for at in range(1, 9)]
+    kernels = Kernels(
+        difference(hunks, {"send": 0.9}),
+        {},
+        needs=dict.fromkeys(range(first, len(hunks)), (first - 1, "helper")),
+        breaks=frozenset([first - 1]),
+    )
+    kernels.search()
+    assert kernels.failed <= 19, "22 if all eight are left out one by one"
+
+
 def test_inline_code_of_a_header_is_found_by_the_function_that_it_calls() -> None:
     """The profile names the caller that has the inline code; a hunk in that function carries nothing."""
     hunks = [*plain(100, 2), hunk("lib/usercopy.c", 10, "check(n);", "check_size(n);", function="copy_from_user")]
@@ -305,6 +331,8 @@ def test_all_uses_of_a_name_that_a_hunk_takes_away_are_taken_at_once() -> None:
     assert suspects.additions(difference([*HELPER, *used]), {1}, said) == [3], "it is missing for another reason"
     member = suspects.complaint(["fs/b.c:20:9: error: 'struct file' has no member named 'helper'"])
     assert suspects.additions(difference([*HELPER, *used]), {0}, member) == [3], "others may have one of that name"
+    elsewhere = [hunk("fs/d.c", 9, "helper();", ""), hunk("include/c.h", 9, "#define helper() 1", "")]
+    assert suspects.additions(difference([*HELPER, *elsewhere]), {1}, said) == [4], "a header has it, if one does"
     brings = hunk("include/b.h", 9, "#define helper() 0", "")
     assert suspects.additions(difference([*HELPER, *used, brings]), {0}, said) == [6, 3]
 
