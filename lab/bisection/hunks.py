@@ -24,7 +24,7 @@ Whole = tuple[str, bytes] | None
 """A file's mode and content; None if it does not exist."""
 
 
-class Hunk(Record, frozen=True, kw_only=True):
+class Hunk(Record, frozen=True, kw_only=True, dict=True):
     """One place in which a file differs: lines of the old one, from the first on, and lines of the new one.
 
     function: the line of source that git names as its context.
@@ -49,7 +49,7 @@ class Hunk(Record, frozen=True, kw_only=True):
         """The identifiers on its changed lines."""
         return frozenset(_WORD.findall("\n".join(self.code("+-"))))
 
-    @property
+    @cached_property
     def functions(self) -> frozenset[str]:
         """The functions that it may belong to: git's context, and the functions that begin in it."""
         return _functions([self.function, *(line[1:] for line in self.lines if re.match(r"[ +-]\w", line))])
@@ -153,6 +153,15 @@ class Difference(Record, frozen=True, kw_only=True, dict=True):
     def words(self) -> list[frozenset[str]]:
         """The identifiers on the changed lines of each hunk."""
         return [hunk.words for hunk in self.hunks]
+
+    @cached_property
+    def mentions(self) -> dict[str, list[int]]:
+        """The numbers of the hunks that have an identifier on their changed lines, in order."""
+        found: dict[str, list[int]] = {}
+        for number, words in enumerate(self.words):
+            for word in words:
+                found.setdefault(word, []).append(number)
+        return found
 
     @property
     def turned(self) -> Difference:

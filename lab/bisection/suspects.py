@@ -61,7 +61,7 @@ def inside(difference: Difference) -> list[list[int]]:
         for number in likely(difference, numbers) if not path.endswith(".h") else ():
             share = max(difference.functions.get(name, 0.0) for name in difference.hunks[number].functions)
             groups[share, path].append(number)
-    called = [[number for number, words in enumerate(difference.words) if name in words] for name in difference.one_end]
+    called = [difference.mentions.get(name, []) for name in difference.one_end]
     return [
         *(groups[key] for key in sorted(groups, key=lambda key: -key[0])[:_FIRST_FUNCTIONS]),
         *[group for group in called if group and len(group) <= MOST_ADDED][:_FIRST_CALLED],
@@ -92,9 +92,9 @@ def tiers(difference: Difference) -> list[list[int]]:
 
 def _akin(difference: Difference, paths: Sequence[str]) -> list[str]:
     """The files with hunks that share a rare name of only one end with those of some files, most such names first."""
-    frequency = Counter(word for words in difference.words for word in words)
     mine = [number for path in paths for number in difference.by_path[path]]
-    rare = {word for word in _words(difference, mine, "-") ^ _words(difference, mine, "+") if frequency[word] <= _RARE}
+    one_sided = _words(difference, mine, "-") ^ _words(difference, mine, "+")
+    rare = {word for word in one_sided if len(difference.mentions.get(word, [])) <= _RARE}
     shared: Counter[str] = Counter()
     for number, hunk in enumerate(difference.hunks):
         if hunk.path not in paths and (common := len(difference.words[number] & rare)):
@@ -219,7 +219,7 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
     visible = {_source(difference, path) for path, _ in said.everywhere}
     for names, side in ((said.missing, "-"), (said.twice, "+")):
         for name in names:
-            mention = [n for n, words in enumerate(difference.words) if name in words]
+            mention = difference.mentions.get(name, [])
             others = [n for n in mention if n not in taken]
             here = {n for n in others if difference.hunks[n].path in visible}
             more = [n for n in others if name in _words(difference, [n], side)]
