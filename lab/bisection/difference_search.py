@@ -11,11 +11,11 @@ may be undecided: its kernel does not build, boot or survive. It is then neither
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -51,6 +51,10 @@ MOST_REPAIRS, MORE_REPAIRS, HALF = 8, 2, 0.5
 
 MOST_BUILDS = 96
 """Builds after which a search gives up: its answer is the best mix by then."""
+
+
+Adds = Literal["any", "own", "none"]
+"""The hunks that a mix gets if it does not build: any, those of its own files once, or none."""
 
 
 class Result(NamedTuple):
@@ -146,25 +150,24 @@ class Search:
         many = len(self.difference.by_path) > MOST_FILES
         if not many:  # between distant releases such a group has no end
             inside = [suspects.together(self.difference, group) for group in inside]
-        tiers = [(tier, True) for tier in inside] + [(tier, False) for tier in suspects.tiers(self.difference)]
-        rewritten = set[str]()
-        while tiers:
-            (tier, alone), *tiers = tiers
-            last, untried = not tiers, alone or any(function for _, function in tiers)
-            enough = HALF if inside and not untried else ENOUGH
+        files = suspects.tiers(self.difference)
+        again: list[list[int]] = []  # grows while functions are tried, before its turn
+        steps: Iterator[tuple[list[int], Adds]] = chain(
+            zip(inside, repeat("own")), zip(again, repeat("none")), zip(files, repeat("any"))
+        )
+        for number, (tier, adds) in enumerate(steps):
+            last = tier is files[-1]
+            enough = HALF if inside and adds != "own" else ENOUGH
             if many and (best[1] > enough or (last and best[0])):
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)
             repairs = MORE_REPAIRS if best[1] > HALF else MOST_REPAIRS
-            mix, result = self._repaired(wanted, len(tiers) + 1, repairs, adds="own" if alone else "any")
-            if result.share is None:
-                mix, result = self._repaired(wanted, len(tiers) + 1, MOST_REPAIRS, adds="none")
-            if result.share is None:  # its files are set aside
-                path = self.difference.hunks[tier[0]].path
-                if many and alone and path not in rewritten:  # its functions may need each other
-                    rewritten.add(path)
-                    whole = self.difference.by_path[path], False
-                    tiers = [whole, *(one for one in tiers if one != whole)]
+            left = len(inside) + len(again) + len(files) - number
+            mix, result = self._repaired(wanted, left, repairs, adds)
+            if result.share is None and adds == "any":
+                mix, result = self._repaired(wanted, left, repairs, "none")
+            if result.share is None:  # its files are set aside, and a function comes again
+                again += [tier] if adds == "own" else []
                 continue
             grown = mix
             if abs(1 - result.share) < abs(1 - best[1]) - self.tolerance / 2:
@@ -174,9 +177,7 @@ class Search:
                 break
         return best
 
-    def _repaired(
-        self, mix: Mix, tiers_left: int, most: int, adds: Literal["any", "own", "none"]
-    ) -> tuple[Mix, Result]:
+    def _repaired(self, mix: Mix, tiers_left: int, most: int, adds: Adds) -> tuple[Mix, Result]:
         """A mix that builds: hunks that a failing build names are added, and if there are none, left out.
 
         most: builds. adds: `own` if hunks are added once, of the same files alone: these builds are short, and end.

@@ -144,20 +144,19 @@ def test_a_hunk_that_needs_the_whole_of_a_release_is_left_as_it_is(files: int) -
     assert kernels.failed <= (2 if files == 100 else 4)
 
 
-def test_a_rewritten_file_is_tried_as_a_whole_once_one_of_its_functions_does_not_build() -> None:
-    """Between distant releases: each of its functions needs the next one, and none builds without the header."""
-    names = [f"tree_{number}" for number in range(8)]
-    hunks = [*plain(100, 2), hunk("include/tree.h", 20, "int total;", "int count;")]
+def test_a_function_comes_again_without_the_hunk_whose_helper_breaks_another_file() -> None:
+    hunks = [*plain(100, 2), hunk("fs/poll.c", 500, "int helper(void) { }", "")]
     first = len(hunks)
-    hunks += [hunk("lib/tree.c", 100 * at, f"{name}(old);", f"{name}(now);", name) for at, name in enumerate(names)]
-    following = {number: (number + 1, f"part_{number}") for number in range(first, len(hunks) - 1)}
+    hunks.append(hunk("fs/poll.c", 300, "helper();", "inlined();", function="send_events"))
+    hunks.append(hunk("fs/poll.c", 310, "walk_all();", "walk_ready();", function="send_events"))
     kernels = Kernels(
-        difference(hunks, {name: 0.2 - at / 100 for at, name in enumerate(names)}),
-        {frozenset(range(first, len(hunks))): 1.0},
-        needs={**following, len(hunks) - 1: (first - 1, "total")},
+        difference(hunks, {"send_events": 0.9}),
+        {frozenset([first + 1]): 1.0},
+        needs={first: (first - 1, "helper")},
+        breaks=frozenset([first - 1]),
     )
-    assert [part.mix for part in kernels.search().parts] == [frozenset(range(first - 1, len(hunks)))]
-    assert kernels.failed <= 8
+    assert [part.mix for part in kernels.search().parts] == [{first + 1}]
+    assert kernels.failed == 2
 
 
 def test_a_search_that_gives_up_keeps_its_best_mix(monkeypatch: pytest.MonkeyPatch) -> None:
