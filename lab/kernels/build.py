@@ -324,6 +324,7 @@ class Workspace:
                 variables = {
                     "kernel_build_config": str(config),
                     "kernel_build_jobs": work.jobs,
+                    "kernel_build_first": self._changed_objects(),
                     "kernel_build_images": self.architecture.images,
                     "kernel_build_boot": f"{self.architecture.tree}/boot",
                     "kernel_build_staging": str(staging),
@@ -349,6 +350,18 @@ class Workspace:
         if not self._steps_file.exists():
             self._steps_file.write_text(str(steps.count))
         return build
+
+    def _changed_objects(self) -> list[str]:
+        """The objects of the sources that patches change, if they change a header too: make compiles these first."""
+        source = self.source
+        if source.build_commit == source.commit:
+            return []
+        argv = ("diff", "--name-only", "--no-renames", "-z", source.commit, source.build_commit)
+        changed = self.repo.git(*argv).split("\0")
+        if not any(path.endswith(".h") for path in changed):
+            return []
+        objects = [f"{path.removesuffix('.c')}.o" for path in changed if path.endswith(".c")]
+        return [name for name in objects if (self.out / name).exists()]
 
     @property
     def _steps_file(self) -> Path:

@@ -34,7 +34,7 @@ from lab.report.bundle.write import make_command
 
 from ..fakes.build import commit_change, compiler, make_buildable, own_folders, quiet, spec_of, start_build
 from ..fakes.compiler import write_compiler
-from ..fakes.kernel import commit_all, git
+from ..fakes.kernel import MMAP_C, commit_all, git
 from ..fakes.processes import program, until
 
 WORK = Work(jobs=2, progress=QUIET)
@@ -300,6 +300,44 @@ def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Pa
     assert caught.value.log is not None and "  CC      mm/mmap.o" in caught.value.log.read_text()
     assert not list(store.kernels_dir().glob(".staging-*"))
     assert not _unfinished(), "make's own failure leaves whole objects behind"
+
+
+def test_sources_that_change_with_a_header_are_compiled_before_all_others(
+    built: Build, linux: Path, home: Path, made: Callable[[], list[str]]
+) -> None:
+    def patched(name: str, source: str, header: str | None) -> KernelSpec:
+        git(linux, "checkout", "-q", built.commit)
+        (linux / "mm" / "mmap.c").write_text(source)
+        if header is not None:
+            (linux / "include" / "one.h").write_text(header)
+        (linux / "scripts" / "link.c").write_text(f"{name}\n")  # no object of the build
+        git(linux, "add", "-A")
+        (home / name).write_text(git(linux, "diff", "--cached", "HEAD") + "\n")
+        git(linux, "reset", "-q", "--hard")
+        git(linux, "checkout", "-q", "main")
+        return spec_of(linux, f"{built.commit}+{home / name}")
+
+    broken = "int place(void) { return first + second; }\n"
+    with pytest.raises(BuildFailed, match="'first' undeclared"):
+        _obtain(patched("broken.patch", broken, "#define ONE\n"))
+    assert made() == ["mm/mmap"], "init/main.o depends on the header, and is the first object of a whole build"
+    _obtain(patched("whole.patch", MMAP_C.replace("1", "77"), "#define TWO\n"))
+    assert made() == ["mm/mmap", "mm/mmap", "init/main"]
+    _obtain(patched("source.patch", MMAP_C.replace("1", "78"), None))
+    assert made()[3:] == ["init/main", "mm/mmap"], "without a header, make alone decides"
+
+
+def test_a_changed_source_that_is_no_target_of_its_own_is_left_to_the_whole_build(
+    built: Build, linux: Path, home: Path
+) -> None:
+    for steps in paths.cache_dir("work").rglob("lab.steps"):
+        steps.with_name("boot.o").touch()
+    patch = home / "boot.patch"
+    added = "--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+/* {0} */\n"
+    patch.write_text(added.format("boot.c") + added.format("include/boot.h"))
+    assert _obtain(spec_of(linux, f"{built.commit}+{patch}")).key != built.key
+    (log,) = (path for path in paths.cache_dir("logs").iterdir() if "boot.o" in path.read_text())
+    assert "No rule to make target 'boot.o'" in log.read_text()
 
 
 def test_a_compiler_that_was_killed_is_not_the_commits_fault(built: Build, linux: Path) -> None:

@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
     """Options: argv, chdir, environment (of the command, on top of Ansible's), log (appended to)."""
 
     def run(self, tmp: object = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the command; a status other than 0 fails the task with the last line of output."""
+        """Run the command; a status other than 0 fails the task with the last line of output. stdout: all of it."""
         result = super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(_OPTIONS)
         argv = [str(argument) for argument in options["argv"]]
@@ -43,10 +43,11 @@ class ActionModule(ActionBase):
                     stderr=subprocess.STDOUT,
                 )
                 log.seek(begin)
-                lines = log.read().decode(errors="replace").split("\n") if status != 0 else []
+                output = log.read().decode(errors="replace") if status != 0 else ""
         except OSError as error:
             return {**result, "failed": True, "msg": f"cannot run {argv[0]}: {error}"}
         if status != 0:
-            last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
-            return {**result, "failed": True, "msg": f"{argv[0]} exited with status {status}: {last}", "rc": status}
+            last = next((line.strip() for line in reversed(output.split("\n")) if line.strip()), "no message")
+            said = f"{argv[0]} exited with status {status}: {last}"
+            return {**result, "failed": True, "msg": said, "rc": status, "stdout": output}
         return {**result, "changed": True, "rc": 0}
