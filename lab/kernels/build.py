@@ -360,7 +360,7 @@ class Workspace:
         changed = self.repo.git(*argv).split("\0")
         if not any(path.endswith(".h") for path in changed):
             return []
-        objects = [f"{path.removesuffix('.c')}.o" for path in changed if path.endswith(".c")]
+        objects = [f"{path[:-2]}.o" for path in changed if path.endswith((".c", ".S"))]
         return [name for name in objects if (self.out / name).exists()]
 
     @property

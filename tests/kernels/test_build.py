@@ -323,8 +323,11 @@ def test_sources_that_change_with_a_header_are_compiled_before_all_others(
     assert made() == ["mm/mmap"], "init/main.o depends on the header, and is the first object of a whole build"
     _obtain(patched("whole.patch", MMAP_C.replace("1", "77"), "#define TWO\n"))
     assert made() == ["mm/mmap", "mm/mmap", "init/main"]
-    _obtain(patched("source.patch", MMAP_C.replace("1", "78"), None))
-    assert made()[3:] == ["init/main", "mm/mmap"], "without a header, make alone decides"
+    alone = patched("source.patch", MMAP_C.replace("1", "78"), None)
+    _obtain(alone)
+    assert alone.tree_source and sorted(made()[3:]) == ["init/main", "mm/mmap"]
+    (log,) = paths.cache_dir("logs").glob(f"*{alone.tree_source.tree_id[:12]}*")
+    assert log.read_text().count("Entering directory") == 1, "without a header, make alone decides"
 
 
 def test_a_changed_source_that_is_no_target_of_its_own_is_left_to_the_whole_build(
