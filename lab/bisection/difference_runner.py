@@ -5,6 +5,7 @@ A mix is a patch on the new end, so each is a kernel like any other, built where
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,19 +67,19 @@ class DifferenceRunner(ExactRunner):
     def _split(self) -> None:
         """Store the differences of the files that the builds of both ends read."""
         session, plan, log = self.session, self.session.plan, self.work.progress.log
-        moved: dict[str, float] = {}
-        one_end: list[str] = []
-        try:
-            moved, one_end = self._moved()
-        except LabError as error:
-            log(f"the functions that changed are not known: {error.message}")
-        whole = sum(moved.values())
         read = self.measurer.files_read(plan.old.spec) | self.measurer.files_read(plan.new.spec)
         sources = Sources(plan.old.spec, plan.new.spec)
-        made = sources.difference(read, {name: size / whole for name, size in moved.items() if size})
-        made = replace(made, one_end=one_end)
+        made = sources.difference(read)
         if not made.hunks:
             raise UserError("the ends differ in no file that a build reads", hint="compare them by `lab explain`")
+        moved: dict[str, float] = {}
+        try:
+            moved, one_end = self._moved(sources.labels(made))
+            whole = sum(map(abs, moved.values()))
+            functions = {name: abs(change) / whole for name, change in moved.items() if change}
+            made = replace(made, functions=functions, one_end=one_end)
+        except LabError as error:
+            log(f"the functions that changed are not known: {error.message}")
         with suppress(LabError):  # without the kernels' symbols, only named functions are suspects
             found = sources.inlined(made, [self._symbols(end.spec) for end in (plan.old, plan.new)])
             made = replace(made, functions=found | made.functions)
@@ -97,18 +98,19 @@ class DifferenceRunner(ExactRunner):
         table = kernel_symbols(kernel.vmlinux or kernel.bzimage, kernel.symbols)
         return {base_name(symbol.name) for symbol in table}
 
-    def _moved(self) -> tuple[dict[str, float], list[str]]:
+    def _moved(self, labels: Sequence[Set[str]]) -> tuple[dict[str, float], list[str]]:
         """The kernel's functions whose code changed the cost, by call chains if guests have them, and the amounts.
 
-        Then the functions that one end alone runs, the most expensive first.
+        Then the functions that one end alone runs, the most expensive first. labels: those of each assembly source.
         """
         session, place = self.session, self.session.folder / "explain"
         old, new = (end.spec for end in session.history.ends)
         functions = Prover(session, self.work).explain(place, old, new)
-        own = [one for one in functions if one.space == "kernel"]
-        moved = {one.name: one.own for one in own}
-        alone = [one for one in own if not min(one.base, one.test)]
-        one_end = [one.name for one in sorted(alone, key=lambda one: -max(one.base, one.test))]
+        kernel = [one for one in functions if one.space == "kernel"]
+        moved = {one.name: one.own for one in kernel}
+        alone = {one.name for one in kernel if not min(one.base, one.test)}
+        changes = suspects.netted({one.name: one.test - one.base for one in kernel}, labels)
+        one_end = [name for name in changes if name in alone]
         result = result_folders.load_result(place)
         try:
             found = chains.find(place, result.cases[0], self.work, cost=functions[0].cost if functions else "cycles")
@@ -117,7 +119,7 @@ class DifferenceRunner(ExactRunner):
             return moved, one_end
         explained = explain.remembered(place, result.cases[0])
         named = suspects.named(chains.changes(found, explained.explanation.call_ratios() if explained else {}))
-        return named or moved, one_end
+        return suspects.netted(named, labels) or moved, one_end
 
     def _measure_mix(self, state: DifferenceState, pending: Pending) -> None:
         session, log = self.session, self.work.progress.log

@@ -14,6 +14,7 @@ _HEADER = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _FUNCTION = re.compile(r"(\w+)\s*\([^)]*\)?[^;]*$")
 _SYSCALL = re.compile(r"\bSYSCALL_DEFINE\d\((\w+)")
 _ASSEMBLY = re.compile(r"\bSYM_\w*START\w*\((\w+)")
+_LABEL = re.compile(r"^(?:SYM_\w*(?:START|LABEL|ALIAS)\w*\()?(\w+)[:,)]", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 _COMMENT_LINE = re.compile(r"[-+ ]\s*(/\*|\*(\s|/|$)|//)")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -107,6 +108,11 @@ def inlined(text: str, named: Mapping[str, float], symbols: Set[str]) -> dict[st
             found[name] = named[caller] if caller in named else found[caller]
             callers.append(name)
     return found
+
+
+def labels(text: str) -> set[str]:
+    """The labels of an assembly source, those inside of its functions included: a profile may name any of them."""
+    return set(_LABEL.findall(text))
 
 
 def one_sided(hunks: Sequence[Hunk], old: Iterable[str], new: Iterable[str]) -> list[str]:

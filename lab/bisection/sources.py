@@ -6,7 +6,8 @@ the objects of both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -70,7 +71,7 @@ class Sources:
     old: KernelSpec
     new: KernelSpec
 
-    def difference(self, read: Set[str], functions: Mapping[str, float]) -> Difference:
+    def difference(self, read: Set[str]) -> Difference:
         """The hunks between both ends in the files that their builds read; in all of them if it is not known which."""
         old, new = _source(self.old), _source(self.new)
         names = self._git("diff", "--name-only", "--no-renames", "-z", old.tree_id, new.tree_id).split("\0")
@@ -78,7 +79,7 @@ class Sources:
         chosen = [name for name in names if name and _is_read(name, read, folders)]
         made = Difference(
             old_tree=old.tree_id, new_tree=new.tree_id, hunks=self._hunks(chosen, old.tree_id),
-            functions=dict(functions), files=len([n for n in names if n]),
+            files=len([n for n in names if n]),
         )  # fmt: skip
         if len(made.by_path) <= MOST_FILES:
             return replace(made, one_sided=self._one_sided(made))
@@ -144,6 +145,15 @@ class Sources:
                 if any(f"{name}(" in text for name in named):
                     found |= hunks.inlined(text, named, known)
         return found
+
+    def labels(self, difference: Difference) -> list[set[str]]:
+        """The labels of each assembly source that differs, at either end."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        paths = [path for path in difference.by_path if path.endswith(".S")]
+        for source in (_source(self.old), _source(self.new)):
+            for path, (_, content) in trees.open_tree(source.tree).repo.files(source.tree_id, paths).items():
+                found[path] |= hunks.labels(content.decode(errors="replace"))
+        return list(found.values())
 
     def commits(self, difference: Difference, mix: Mix) -> list[str]:
         """The commits between the ends that touched the lines of some hunks, the newest first; none without history."""

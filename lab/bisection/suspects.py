@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -42,10 +42,25 @@ _LEAST = 0.005
 
 
 def named(changes: Mapping[FunctionKey, float]) -> dict[str, float]:
-    """The kernel's functions that made a change, and how much of it, the largest first."""
-    sizes = {name: abs(change) for (space, name), change in changes.items() if space == "kernel"}
-    whole = sum(sizes.values())
-    return {name: sizes[name] for name in sorted(sizes, key=lambda name: -sizes[name]) if sizes[name] > _LEAST * whole}
+    """The kernel's functions that made a change, and their part of it, the largest first."""
+    own = {name: change for (space, name), change in changes.items() if space == "kernel"}
+    least = _LEAST * sum(map(abs, own.values()))
+    return {name: own[name] for name in sorted(own, key=lambda name: -abs(own[name])) if abs(own[name]) > least}
+
+
+def netted(changes: Mapping[str, float], together: Iterable[Set[str]]) -> dict[str, float]:
+    """The changes of functions without the cost that only went from one label of a source to another one.
+
+    together: the labels of each source. Code without branches counts for the label that it begins at, so a branch less
+    moves all of it.
+    """
+    found = dict(changes)
+    for labels in together:
+        own = [changes[name] for name in labels & changes.keys()]
+        if any(own):
+            left = abs(sum(own)) / sum(map(abs, own))
+            found |= {name: changes[name] * left for name in labels & changes.keys()}
+    return {name: found[name] for name in sorted(found, key=lambda name: -abs(found[name]))}
 
 
 def inside(difference: Difference) -> list[list[int]]:

@@ -238,8 +238,19 @@ def test_the_largest_changes_of_the_kernel_are_named() -> None:
         ("kernel", "noise"): 0.1,
         ("kernel", "callee"): 9.0,
     }
-    assert suspects.named(changes) == {"caller": 90.0, "callee": 9.0}
+    assert suspects.named(changes) == {"caller": -90.0, "callee": 9.0}
     assert suspects.named({}) == {}
+
+
+def test_a_cost_that_goes_to_another_label_of_a_source_is_no_change() -> None:
+    changes = {"sysret": -80.0, "return_via_sysret": 81.0, "memset": -70.0, "memset_orig": 10.0, "caller": -5.0}
+    sources = [{"sysret", "return_via_sysret", "not_run"}, {"memset", "memset_orig"}, {"other"}]
+    found = suspects.netted(changes, sources)
+    assert list(found) == ["memset", "memset_orig", "caller", "return_via_sysret", "sysret"]
+    assert found["memset"] + found["memset_orig"] == pytest.approx(-60 * 60 / 80)
+    assert abs(found["sysret"]) < 1 and found["caller"] == -5
+    assert suspects.netted(changes, [{"memset", "memset_orig"}, {"caller", "sysret"}])["memset"] == found["memset"]
+    assert suspects.netted({"one": 0.0, "two": 0.0}, [{"one", "two"}]) == {"one": 0.0, "two": 0.0}
 
 
 def test_without_named_functions_all_remarks_are_left_out_at_once() -> None:

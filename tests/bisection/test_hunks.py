@@ -138,3 +138,23 @@ def test_functions_that_a_compiler_put_into_a_caller_have_its_share() -> None:
     assert hunks.inlined(SOURCE, named, symbols) == {"may": 0.8, "hidden": 0.8}, "hidden is in both: the larger share"
     assert hunks.inlined(SOURCE, named, symbols | {"may"}) == {"hidden": 0.1}, "may is a function of its own"
     assert hunks.inlined(SOURCE, {"other": 1.0}, symbols) == {}
+
+
+def test_the_labels_of_assembly_are_those_inside_of_functions_too() -> None:
+    source = """\
+SYM_CODE_START(entry_SYSCALL_64)
+	jmp	other_function
+syscall_return_via_sysret:
+	call	not_a_label
+SYM_INNER_LABEL(entry_SYSRETQ_unsafe_stack, SYM_L_GLOBAL)
+.Llocal:
+SYM_CODE_END(entry_SYSCALL_64)
+SYM_FUNC_START_LOCAL(memset_orig)
+SYM_FUNC_ALIAS_MEMFUNC(memset, __memset)
+SYM_TYPED_FUNC_START(__memset)
+EXPORT_SYMBOL(memset)
+"""
+    assert hunks.labels(source) == {
+        "entry_SYSCALL_64", "syscall_return_via_sysret", "entry_SYSRETQ_unsafe_stack", "memset_orig", "memset",
+        "__memset",
+    }  # fmt: skip
