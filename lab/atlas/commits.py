@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.atlas.data import NOT_PROVED, ONE_WAY, Atlas, Basis, Bisected, CaseInfo, Column
+from lab.atlas.data import NOT_PROVED, ONE_WAY, Atlas, Bisected, CaseInfo, Column
 from lab.atlas.judgement import Change, Judgement
 from lab.bisection import answer, request, search, session
 from lab.bisection.answer import Answer, Culprit, Proof
@@ -23,6 +24,7 @@ from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.kernels import trees
+from lab.kernels.kconfig import NOTHING, Needs
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, percent
 from lab.workloads import selection
@@ -46,13 +48,18 @@ def sources(base: Column, test: Column) -> SourceRange:
     return found
 
 
-def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work, resume: str | None = None) -> Bisected:
-    """Bisect a step within the budget. resume: the search that goes on, or whose answer is taken if it has ended.
+def bisect(
+    atlas: Atlas, case: CaseInfo, base: Column, test: Column, command: Sequence[str], work: Work,
+    resume: str | None = None,
+) -> Bisected:  # fmt: skip
+    """Bisect a step of an atlas within the budget. command: the command line that started it.
 
-    Kernels are built with the lab's own configuration, so the step has to show again between the ends. Sources of
-    packages have no history: the search is among their hunks.
+    resume: the search that goes on, or whose answer is taken if it has ended.
+
+    The lab builds the kernels, with the options that the atlas's cases need, so a step between packages has to show
+    again between the ends. Sources of packages have no history: the search is among their hunks.
     """
-    started = session.find(resume) if resume else _begin(case, base, test, basis, work)
+    started = session.find(resume) if resume else _begin(atlas, case, base, test, command, work)
     if (about := started.plan.selection) != selection.canonical(case.name):
         raise UserError(f"{started.name} is about {about}, not about {case.name}")
     with result_folders.claimed(started.folder):
@@ -69,22 +76,31 @@ def bisect(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work,
     return replace(cause, share=round(largest.hunks.share, 3), proof=_proof(largest.proof))
 
 
-def _begin(case: CaseInfo, base: Column, test: Column, basis: Basis, work: Work) -> Session:
+def _begin(
+    atlas: Atlas, case: CaseInfo, base: Column, test: Column, command: Sequence[str], work: Work
+) -> Session:  # fmt: skip
     """A new bisection of a step."""
+    basis = atlas.bases[0]
     metric = basis if basis == "instructions" else None  # the others decide by themselves
     wanted = BisectRequest(workload=case.name, metric=metric, mode="exact")
     if all(one.spec.startswith("src:") for one in (base, test)):
-        argv = ["lab", "bisect", "--by", "hunks", "--old", base.spec, "--new", test.spec]
         wanted = replace(wanted, by="hunks", old=base.spec, new=test.spec)
     else:
         found = sources(base, test)
-        argv = ["lab", "bisect", "--old", found.old, "--new", found.new, "--tree", found.tree]
         wanted = replace(wanted, old=found.old, new=found.new, tree=found.tree)
-    argv += ["-w", case.name, *(["--metric", metric] if metric else [])]
-    plan, history = request.plan(wanted, argv, work.progress)
+    plan, history = request.plan(wanted, command, work.progress)
     folder = result_folders.new_folder(None)
     with result_folders.claimed(folder):
-        return session.create(folder, plan, history)
+        return session.create(folder, replace(plan, built_in=_built_in(atlas)), history)
+
+
+def _built_in(atlas: Atlas) -> list[str]:
+    """The options that the kernels of an atlas have built in: those that any of its cases needs."""
+    found = NOTHING
+    for case in atlas.cases:
+        with suppress(UserError):  # a case of another edition
+            found |= selection.needs_of([case.name])
+    return sorted(found.required | found.optional)
 
 
 def _largest(found: Answer) -> Culprit | None:
@@ -102,7 +118,8 @@ def carried(judged: Judgement, found: Bisected, work: Work) -> Iterator[Bisected
     largest = _largest(answer.load(folder)) if (folder / answer.FILE).exists() else None
     if largest is None or largest.hunks is None or largest.proof is None or not largest.proof.confirmed:
         return
-    steps, proof = _alike(judged, found), largest.proof
+    built_in = session.load(folder).plan.needs(selection.select_all([found.case]))
+    steps, proof = _alike(judged, found, built_in), largest.proof
     if not steps:
         return
     question = f"do these hunks carry {plural(len(steps), 'other step')} between the same kernels, too?"
@@ -129,16 +146,15 @@ def _of_others(folder: Path, proof: Proof, steps: Sequence[Change], work: Work) 
     return [_compared(arms, place, steps, work) for arms, place in wanted]
 
 
-def _alike(judged: Judgement, found: Bisected) -> list[Change]:
-    """The other large steps between the same kernels, without another cause, whose guests need the same built in."""
+def _alike(judged: Judgement, found: Bisected, built_in: Needs) -> list[Change]:
+    """The other large steps between the same kernels, without another cause, whose options these have built in."""
     known = {(one.case, one.base, one.test) for one in judged.atlas.bisected if one.subject != found.subject}
-    needs = selection.needs_of([found.case])
     return [
         step
         for step in judged.steps(judged.atlas.bases[0])
         if (step.base.id, step.test.id) == (found.base, found.test) and step.is_of(LEAST_STEP)
         if (step.case.name, found.base, found.test) not in known and step.case.name != found.case
-        if selection.needs_of([step.case.name]) == needs
+        if built_in | selection.needs_of([step.case.name]) == built_in
     ]
 
 

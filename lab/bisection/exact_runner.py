@@ -94,7 +94,7 @@ class Measurer:
         (self._series,) = ready.series
         self.environment = ready.environment
         self.bench = self._series.bench
-        self._needs = self.bench.workload.needs(self._series.cases)
+        self._needs = self.plan.needs([(self.bench.workload, self._series.cases)])
         modelled = self.bench.modelled
         self.metric = FAILED if self.plan.run else metric_of(self.bench.workload, self.plan.metric, modelled=modelled)
 

@@ -215,9 +215,12 @@ def bisect(
     known = judged.atlas
     first, last = known.pair(base, test)
     info = known.case(case)
+    again = ["lab", "atlas", "bisect", case, base, test]
+    for option, value in (("--data", data), ("--table", table), ("--arch", arch)):
+        again += [option, str(value)] if value and value != architecture.DEFAULT else []
     causes: list[Bisected] = []
     with options.work(**means) as work:
-        found = commits.bisect(info, first, last, known.bases[0], work, resume)
+        found = commits.bisect(known, info, first, last, again, work, resume)
         for cause in chain([found], commits.carried(judged, found, work)):
             causes.append(cause)
             known = commits.added(known, cause)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
@@ -31,7 +29,7 @@ from lab.guests.plugin import load_instrument
 from lab.guests.run import Arm
 from lab.kernels import alternatives, architecture
 from lab.kernels.architecture import Architecture, MachineType
-from lab.kernels.kconfig import NOTHING, Needs
+from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import KernelSpec, common_machine
 from lab.workloads import selection
 from lab.workloads.spec import Case, Workload
@@ -82,7 +80,7 @@ class Measurement:
     @property
     def needs(self) -> Needs:
         """The options that its kernels need built in."""
-        return reduce(operator.or_, (workload.needs(cases) for workload, cases in self.selected), NOTHING)
+        return self.plan.needs(self.selected)
 
     def arms(self, planned: Mapping[str, ArmPlan], work: Work) -> tuple[Arm, ...]:
         """Arms with their kernels at hand, from the store, built, or fetched. planned: by the names of the arms."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -14,6 +16,7 @@ from lab.guests import exact, hardware
 from lab.guests.live_machine import Accelerator
 from lab.guests.run import GUEST_TIMEOUT_S
 from lab.kernels import architecture, compilers, trees
+from lab.kernels.kconfig import Needs
 from lab.kernels.kernel import KernelSpec, resolve
 from lab.stats import defaults
 from lab.workloads import selection
@@ -70,6 +73,7 @@ class CommonPlan(Record, frozen=True, kw_only=True):
     model, machine: of the cost model, `none` and None without one.
     files: the user's files that are cases, and their SHA-256.
     snapshots: guests of exact mode continue from a kept state if they can. No number depends on it.
+    built_in: kernel options that are built in where the tree has them, beside those that the cases need.
     """
 
     schema: int = 1
@@ -83,6 +87,12 @@ class CommonPlan(Record, frozen=True, kw_only=True):
     files: dict[str, str] = msgspec.field(default_factory=dict)
     snapshots: bool = True
     live: LivePlan | None = None
+    built_in: list[str] = msgspec.field(default_factory=list)
+
+    def needs(self, selected: Iterable[tuple[Workload, Sequence[Case]]]) -> Needs:
+        """The options that its kernels need built in for some cases."""
+        own = Needs(optional=frozenset(self.built_in))
+        return reduce(operator.or_, (workload.needs(cases) for workload, cases in selected), own)
 
 
 class ComparisonPlan(CommonPlan, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ def test_the_hunks_of_one_step_are_tried_on_the_others(
     renamed = tuple(replace(one, name=name) for one, name in zip(made.cases, full, strict=True))
     judged = Judgement(replace(made, cases=renamed, cells=cells, explained=(), known=()))
     step = next(one for one in judged.changes["cycles"] if one.case.name == full[0])
-    found = commits.bisect(step.case, step.base, step.test, "cycles", Work(progress=QUIET), answer.result)
+    found = commits.bisect(judged.atlas, step.case, step.base, step.test, ["lab"], Work(progress=QUIET), answer.result)
     assert found.proof == "proved by fresh seeds (-23.1 %; the older kernel with them -23.1 %)"
 
     def carried(among: Judgement = judged, deadline: float | None = None) -> list[Bisected]:
