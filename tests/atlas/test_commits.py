@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -9,10 +10,14 @@ from msgspec.structs import replace
 from lab.atlas import commits, data, text
 from lab.atlas.data import Bisected
 from lab.atlas.judgement import Judgement
+from lab.bisection import session
+from lab.compare import result_folders
 from lab.core import records
 from lab.core.executor import Work
 from lab.core.progress import QUIET
 from lab.kernels import trees
+from lab.kernels.kconfig import Needs
+from lab.kernels.kernel import Kernel, KernelSpec
 
 from ..docs import blocks
 from ..fakes import atlas as fake
@@ -49,8 +54,21 @@ def stored(tmp_path: Path) -> tuple[Path, str]:
     return path, name
 
 
-def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(tmp_path: Path, tree: list[str], lab: Lab) -> None:
+def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(
+    tmp_path: Path, tree: list[str], lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obtained, made = set[frozenset[str]](), KernelSpec.obtain
+
+    def obtain(spec: KernelSpec, *args: Any, needs: Needs, **more: Any) -> Kernel:
+        obtained.add(needs.optional)
+        return made(spec, *args, needs=needs, **more)
+
+    monkeypatch.setattr(KernelSpec, "obtain", obtain)
     file, case = stored(tmp_path)
+    with (tmp_path / "mine" / "workload.toml").open("a") as workload:
+        workload.write('\n[[case]]\nname = "with-keys"\n\n[case_kconfig]\nwith-keys = ["CONFIG_KEYS"]\n')
+    # A case of the atlas that is not searched, but which its kernels are built for.
+    file.write_bytes(file.read_bytes().replace(b"syscalls:case-1", case.replace("large", "with-keys").encode()))
     said = lab("atlas", "bisect", case, "6.5", "6.6", "--data", str(file)).out
     assert f'{tree[1][:12]} ("mm: change 1")' in said
     kept = data.load(file)
@@ -58,6 +76,9 @@ def test_a_step_is_bisected_and_the_atlas_keeps_its_commit(tmp_path: Path, tree:
     (step,) = judged.changes["cycles"]
     found = judged.bisected(step)
     assert found is not None and found.commit == tree[1]
+    plan = session.load(result_folders.open_folder(found.result)).plan
+    assert plan.built_in == ["CONFIG_KEYS"] and plan.command[:3] == ["lab", "atlas", "bisect"]
+    assert obtained == {frozenset(["CONFIG_KEYS"])}, "of all commits, and of the proof"
     assert commits.added(kept, replace(found, subject="another")).bisected == (replace(found, subject="another"),)
     again = lab("atlas", "bisect", case, "6.5", "6.6", "--data", str(file), "--resume", found.result, "--json").document
     assert again == {**records.plain(found), "carried": []}
