@@ -20,6 +20,7 @@ _MISSING = re.compile(
     r"undeclared|no member named|implicit declaration|unknown type name|undefined reference|incomplete type|"
     r"storage size|not defined|No such file"
 )
+_TWICE = re.compile("redefinition of|multiple definition of")
 _MEMBER = re.compile(r".*no member named (\S+).*")
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?[eE]rror:")
@@ -191,7 +192,7 @@ class Complaint(NamedTuple):
 def complaint(errors: Sequence[str]) -> Complaint:
     """The names in the errors of compilers, assemblers, linkers and make."""
     missing = [line for line in errors if _MISSING.search(line)]
-    twice = [line for line in errors if "redefinition of" in line]
+    twice = [line for line in errors if _TWICE.search(line)]
     unbalanced = [line for line in errors if _UNBALANCED.search(line)]
     others = [line for line in errors if line not in (*missing, *twice, *unbalanced)]
     targets = _TARGET.findall("\n".join(errors))

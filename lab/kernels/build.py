@@ -484,7 +484,10 @@ def is_input(path: str) -> bool:
 _SOURCE_FILE = re.compile(rb"\.\./src/([^\s\\):]+)")
 """A file of the worktree as kbuild notes it, from the build folder beside it."""
 
-_ERROR = re.compile(r"^.*(?:(?:fatal )?[eE]rror: |undefined reference to|\*\*\* No rule to make).*$", re.MULTILINE)
+_ERROR = re.compile(
+    r"^.*(?:(?:fatal )?[eE]rror: |undefined reference to|multiple definition of|\*\*\* No rule to make).*$",
+    re.MULTILINE,
+)
 
 
 def errors(log: str, most: int = 40) -> list[str]:
@@ -496,7 +499,7 @@ def first_error(log: str) -> str | None:
     """The line of a build log that explains the failure: the first error of a compiler, else make's own."""
     for pattern in (
         r"^.*(?:fatal )?[eE]rror: .*$",  # an assembler writes it large
-        r"^.*undefined reference to.*$",
+        r"^.*(?:undefined reference to|multiple definition of).*$",
         r"^.*\*\*\* (?!.*Error \d).*$",
         r"^.*\*\*\*.*$",
     ):

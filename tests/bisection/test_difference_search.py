@@ -347,6 +347,18 @@ def test_all_uses_of_a_name_that_a_hunk_takes_away_are_taken_at_once() -> None:
     assert suspects.additions(difference([*HELPER, *used, brings]), {0}, said) == [6, 3]
 
 
+@pytest.mark.parametrize("error", [
+    "lib/copy.c:8:5: error: redefinition of \u2018helper\u2019",
+    "ld: lib/lib.a(copy_64.o): in function `helper': (.text+0x0): multiple definition of `helper'; lib/lib.a(copy.o):"
+    "(.text+0x2f0): first defined here",
+])  # fmt: skip
+def test_the_hunk_that_brings_what_is_there_twice_is_taken_back(error: str) -> None:
+    moved = hunk("lib/copy_64.c", 10, "", "int helper(void) { return 1; }")
+    said = suspects.complaint([error])
+    assert said.twice == ["helper"] and not said.missing
+    assert suspects.additions(difference([neutral("lib/copy.c", 10), neutral("fs/e.c", 10), moved]), {0}, said) == [2]
+
+
 def test_hunks_in_a_function_stay_when_one_of_them_takes_a_helper_away() -> None:
     """The helper has another use, in a line that both ends have. Hunks between that and its head cost something."""
     hunks = [*plain(100, 2), hunk("fs/a.c", 100, "", "int helper(void) { return 0; }", function="slow_path")]

@@ -421,6 +421,7 @@ def test_interrupting_a_build_stops_make(built: Build, linux: Path, head: str, h
             "lib/m.S:7: Error: symbol `m' is already defined",
         ),
         ("ld: in `f':\na.c:(.text): undefined reference to `g'\n", "a.c:(.text): undefined reference to `g'"),
+        ("ld: b.o: in `f':\nb.c: multiple definition of `f'; a.o\n", "b.c: multiple definition of `f'; a.o"),
         (
             "make[1]: *** No rule to make target 'b.o', needed by 'a'.  Stop.\nmake: *** [all] Error 2\n",
             "make[1]: *** No rule to make target 'b.o', needed by 'a'.  Stop.",
