@@ -167,7 +167,7 @@ class Search:
             if result.share is None and adds == "any":
                 mix, result = self._repaired(wanted, left, repairs, "none")
             if result.share is None:  # its files are set aside, and a function comes again
-                again += [tier] if adds == "own" else []
+                again += [tier, *suspects.by_function(self.difference, tier)] if adds == "own" else []
                 continue
             grown = mix
             if abs(1 - result.share) < abs(1 - best[1]) - self.tolerance / 2:

@@ -38,6 +38,9 @@ _RARE = 12
 _FIRST_FILES, _FIRST_FUNCTIONS, _FIRST_CALLED = 4, 4, 2
 """Files, functions, and functions that one end alone runs, that are tried one by one."""
 
+_MOST_APART = 12
+"""Functions of one group that are tried one by one, if the group cannot be measured."""
+
 _LEAST = 0.005
 """The least share of the whole change that makes a function a suspect."""
 
@@ -82,6 +85,14 @@ def inside(difference: Difference) -> list[list[int]]:
         *(groups[key] for key in sorted(groups, key=lambda key: -key[0])[:_FIRST_FUNCTIONS]),
         *[group for group in called if group and len(group) <= MOST_ADDED][:_FIRST_CALLED],
     ]
+
+
+def by_function(difference: Difference, numbers: Collection[int]) -> list[list[int]]:
+    """Some hunks in functions whose cost changed, apart by the function; none if all are in the same."""
+    groups: defaultdict[frozenset[str], list[int]] = defaultdict(list)
+    for number in likely(difference, numbers):
+        groups[frozenset(difference.hunks[number].functions & difference.functions.keys())].append(number)
+    return list(groups.values())[:_MOST_APART] if len(groups) > 1 else []
 
 
 def tiers(difference: Difference) -> list[list[int]]:

@@ -30,7 +30,8 @@ class Kernels:
 
     effects: the share of each set of hunks that is taken back together. needs: hunks without which one does not build,
     and the name that the compiler then misses. refuses: hunks that never build in a mix. breaks: hunks that break
-    another file. helpers: hunks that take a name away which a line of both ends has.
+    another file. helpers: hunks that take a name away which a line of both ends has. panics: hunks that no guest
+    survives.
     """
 
     difference: Difference
@@ -39,6 +40,7 @@ class Kernels:
     refuses: Set[int] = frozenset()
     breaks: Set[int] = frozenset()
     helpers: Mapping[int, str] = field(default_factory=dict)
+    panics: Set[int] = frozenset()
     builds: int = 0
     failed: int = 0
 
@@ -47,6 +49,9 @@ class Kernels:
         if errors := [error for number in sorted(mix) if (error := self.error(number, mix))]:
             self.failed += 1
             return Result(None, (f"../src/{errors[0]}",))
+        if self.panics & mix:
+            self.failed += 1
+            return Result(None)
         return Result(sum(share for hunks, share in self.effects.items() if hunks <= mix))
 
     def error(self, number: int, mix: Mix) -> str:
@@ -403,6 +408,15 @@ def test_a_hunk_behind_a_header_is_found_with_it(share: float, refuses: Set[int]
     (part,) = kernels.search().parts
     assert set(part.mix) == {200, 202} and part.share == pytest.approx(share)
     assert kernels.builds <= most
+
+
+def test_functions_that_no_guest_survives_together_are_tried_one_by_one() -> None:
+    """The compiler put them into one function. A build that fails names hunks, and a guest that panics does not."""
+    hunks = [*plain(100, 2), *(hunk("fs/a.c", 10 * at, "a = 1;", "a = 2;", function=f"part{at}") for at in range(1, 7))]
+    functions = {"whole": 0.9, **{f"part{at}": 0.9 for at in range(1, 7)}}
+    kernels = Kernels(difference(hunks, functions), {frozenset([203]): 0.9}, panics={201, 205})
+    assert [(part.mix, part.share) for part in kernels.search().parts] == [({203}, 0.9)]
+    assert kernels.builds < 20
 
 
 @pytest.mark.parametrize("count", [4, 12])
