@@ -262,9 +262,12 @@ class Answer(Record, frozen=True, kw_only=True):
 
     @property
     def repeat(self) -> str:
-        """The command that repeats it, with the tree in which its revisions were looked up."""
+        """The command that repeats it, with the tree in which its revisions were looked up.
+
+        `lab atlas bisect` finds the tree by the kernels.
+        """
         words = list(self.reproduce)
-        if self.tree and not any(word.partition("=")[0] == "--tree" for word in words):
+        if self.tree and words[1:2] != ["atlas"] and not any(word.partition("=")[0] == "--tree" for word in words):
             end = words.index("--") if "--" in words else len(words)
             words[end:end] = ["--tree", self.tree]
         return shlex.join(words)

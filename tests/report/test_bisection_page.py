@@ -155,6 +155,8 @@ def test_the_command_that_repeats_it_names_the_tree_and_the_threshold_is_beside_
     chosen = replace(made, reproduce=[*made.reproduce[:6], "--tree=mine"])
     assert chosen.repeat == "lab bisect --good v1 --bad v2 --tree=mine"
     assert replace(chosen, reproduce=made.reproduce[:6], tree=None).repeat == "lab bisect --good v1 --bad v2"
+    of_step = replace(made, reproduce=["lab", "atlas", "bisect", "mincore", "7.2", "7.3"])
+    assert of_step.tree and of_step.repeat == "lab atlas bisect mincore 7.2 7.3"
 
 
 def test_a_mail_is_about_one_culprit_that_was_proved(tmp_path: Path) -> None:
