@@ -99,7 +99,8 @@ class Proof(Record, frozen=True, kw_only=True):
     functions: the functions whose cost changed most, by `lab explain`. lines: of vCPUs that contend, the lines whose
     moves did.
     applied: of hunks: the old end with them against the old end, stored as `applied_result`; else the reason why not
-    in `not_applied`. applied_more: further hunks of the new end in it, without which it does not build.
+    in `not_applied`. applied_more: further hunks of the new end in it, without which it does not build. contradicted:
+    fresh seeds show the change, and the old end with the hunks does not.
     """
 
     confirmed: bool
@@ -117,6 +118,12 @@ class Proof(Record, frozen=True, kw_only=True):
     applied_result: str | None = None
     not_applied: str | None = None
     applied_more: int = 0
+    contradicted: bool = False
+
+    @property
+    def fresh_confirms(self) -> bool:
+        """True if fresh seeds, or boots, show the same change."""
+        return self.confirmed or self.contradicted
 
     @property
     def applied_beside(self) -> str:

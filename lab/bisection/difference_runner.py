@@ -196,12 +196,11 @@ class DifferenceProver(Prover):
         except (BuildFailed, GuestFailed) as error:
             return replace(proof, not_applied=error.message)
         applied = self._comparison(result)
-        same = proof.fresh is None or same_side(applied, proof.fresh)
-        confirmed = proof.confirmed and applied.is_change and same
-        note = None if confirmed else f"the older end with them changes by {percent(applied.ratio)}"
+        same = applied.is_change and (proof.fresh is None or same_side(applied, proof.fresh))
         return replace(
-            proof, applied=applied, applied_result=result.result, applied_more=len(taken - mix), confirmed=confirmed,
-            note=note,
+            proof, applied=applied, applied_result=result.result, applied_more=len(taken - mix),
+            confirmed=proof.confirmed and same, contradicted=proof.confirmed and not same,
+            note=None if same else f"the older end with them changes by {percent(applied.ratio)}",
         )  # fmt: skip
 
     def _applied(self, mix: Mix, place: Path) -> tuple[ArmPlan, Mix]:

@@ -72,6 +72,8 @@ class Prover:
             return answer
         names = ", ".join(change.commit[:12] for change in unsure)
         reason = f"fresh seeds do not confirm {names} with {100 * (1 - self.plan.alpha):g} % confidence"
+        if all(change.proof and change.proof.contradicted for change in unsure):
+            reason = f"the older end with the hunks of {names} does not change like that"
         disputed = [change.proof.fresh for change in unsure if change.proof and change.proof.fresh]
         reason += "".join(
             f"; {fresh.reason}{f'; {CHOOSE}' if fresh.rests_on_model else ''}"

@@ -15,6 +15,7 @@ from lab.report import wording
 
 from ..fakes import mixes
 from ..fakes.bisector import Bisector
+from ..fakes.command import Lab
 from ..fakes.mixes import commit, text
 
 
@@ -180,6 +181,23 @@ def test_the_older_end_does_not_keep_a_hunk_that_it_cannot_build(bisector: Bisec
     _, proof = the_only(by(bisector, "hunks", planted(bisector.tree, old, new)))
     assert proof.applied is not None and proof.applied_more == 1
     assert "3 hunks does not build; without 1 of them" in bisector.said
+
+
+@pytest.mark.long
+def test_the_older_end_may_contradict_what_fresh_seeds_say(bisector: Bisector, lab: Lab) -> None:
+    """The costly hunk costs nothing in the older end. Its other hunk is far below the dead band."""
+    bisector.guests.value = lambda value, seed, case: 1e6 / {1130: 1100}.get(cost := round(1e6 / value), cost)
+    old, new = text("cost 100", "cost 1000"), text("cost 130", "cost 1001")
+    answer = by(bisector, "hunks", planted(bisector.tree, {"mm/slow.c": old}, {"mm/slow.c": new}))
+    (found,) = answer.changes
+    proof = found.proof
+    assert proof and proof.fresh and proof.fresh.is_change and proof.applied and not proof.applied.is_change
+    assert proof.contradicted and not proof.confirmed
+    assert answer.outcome == "undecided"
+    assert answer.reason == f"the older end with the hunks of {found.commit[:12]} does not change like that"
+    for form in ("text", "md", "html"):
+        said = " ".join(lab("report", answer.result, "--format", form).out.split())
+        assert "say the same" in said and not re.search("do not confirm", said, re.IGNORECASE)
 
 
 @pytest.mark.long
