@@ -26,6 +26,7 @@ _WORD = re.compile(r"[A-Za-z_]\w+")
 _PLACE = re.compile(r"(?:^|[\s/])((?:[\w.+-]+/)*[\w.+-]+\.[chS]):(\d+)(?::\d+)?: (?:fatal )?[eE]rror:")
 _UNBALANCED = re.compile(r"unterminated #|#\w+ without #if|#\w+ after #else")
 _CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
+_NO_FILE = re.compile(r"fatal error: (\S+): No such file")
 _TARGET = re.compile(r"No rule to make target '([^']+)\.o'")
 
 _KEYWORDS = {"char", "const", "enum", "int", "long", "short", "static", "struct", "union", "unsigned", "void"}
@@ -182,7 +183,7 @@ def _words(difference: Difference, numbers: Collection[int], side: str) -> set[s
 
 
 class Complaint(NamedTuple):
-    """Places and names in the errors of a failed build. targets: files to make.
+    """Places and names in the errors of a failed build. targets: files to make. includes: files that are not there.
 
     places: files and lines, preferably of errors that miss nothing. everywhere: those of all errors.
     names: identifiers. missing, twice: the identifiers that are not there, or there twice, and not only of another
@@ -197,6 +198,7 @@ class Complaint(NamedTuple):
     members: list[str]
     twice: list[str]
     targets: list[str]
+    includes: list[str]
     unbalanced: list[str]
 
 
@@ -206,11 +208,13 @@ def complaint(errors: Sequence[str]) -> Complaint:
     twice = [line for line in errors if _TWICE.search(line)]
     unbalanced = [line for line in errors if _UNBALANCED.search(line)]
     others = [line for line in errors if line not in (*missing, *twice, *unbalanced)]
-    targets = _TARGET.findall("\n".join(errors))
+    targets, includes = (pattern.findall("\n".join(errors)) for pattern in (_TARGET, _NO_FILE))
     places, everywhere = _places(others or errors), _places(errors)
     torn = list(dict.fromkeys(path for path, _ in _places(unbalanced)))
     members = _names(line for line in missing if _MEMBER.match(line))
-    return Complaint(places, everywhere, _names(errors), _names(missing), members, _names(twice), targets, torn)
+    return Complaint(
+        places, everywhere, _names(errors), _names(missing), members, _names(twice), targets, includes, torn
+    )
 
 
 def _places(errors: Sequence[str]) -> list[tuple[str, int]]:
@@ -233,6 +237,7 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
     If none brings it, and a taken hunk takes it away, they are the hunks that use it.
     Hunks in which it fails are among them, although they are as the new end has them: hunks that they need were taken.
     If that finds none, they are the hunks in which it fails for want of a name, or else the next ones in their files.
+    A file that is not there is brought by its own hunk, or by a line of kbuild.
     A file whose conditions do not fit together gets all hunks with conditions.
     """
     found = [
@@ -262,12 +267,26 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
             for number, hunk in enumerate(difference.hunks)
             if number not in taken and PurePosixPath(hunk.path) in (folder / "Makefile", PurePosixPath(f"{target}.c"))
         ]
+    for included in said.includes:
+        found += [number for number in _bringing(difference, PurePosixPath(included).name) if number not in taken]
     found += [number for number, away in _near(difference, taken, said.places, taken_ones=False) if not away]
     if not found:
         near = list(_near(difference, taken, said.everywhere, taken_ones=False))
         found = [number for number, away in near if not away] or [number for number, _ in near]
     found = list(dict.fromkeys(found))
     return found if len(found) <= MOST_ADDED else []
+
+
+def _bringing(difference: Difference, name: str) -> Iterator[int]:
+    """The headers of a name that the old end alone has, and the lines by which kbuild makes one from a generic one."""
+    for number, hunk in enumerate(difference.hunks):
+        path = PurePosixPath(hunk.path)
+        if hunk.whole:
+            brings = path.name == name and not hunk.code("+")
+        else:
+            brings = path.name == "Kbuild" and any(name in line.split() for line in hunk.code("-"))
+        if brings:
+            yield number
 
 
 def omissions(difference: Difference, taken: Collection[int], said: Complaint) -> list[int]:

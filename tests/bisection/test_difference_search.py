@@ -273,6 +273,19 @@ def test_an_assembler_names_its_place_and_symbol() -> None:
     assert (said.places, said.names) == ([("../src/lib/memset.S", 70)], ["__export_memset"])
 
 
+def test_a_header_that_is_not_there_is_brought_with_its_line_of_kbuild() -> None:
+    hunks = [
+        hunk("lib/copy_64.S", 17, "#include <asm/export.h>", "#include <linux/export.h>"),
+        hunk("arch/x86/include/asm/Kbuild", 12, "generic-y += export.h", "generic-y += early_ioremap.h"),
+        hunk("arch/x86/include/asm/Kbuild", 20, "generic-y += mcs.h", "generic-y += export.h"),
+        Hunk(path="include/asm-generic/export.h", whole=True, lines=["-#define EXPORT_SYMBOL(name)"]),
+        Hunk(path="include/new/export.h", whole=True, lines=["+#define EXPORT_SYMBOL(name)"]),
+        hunk("include/linux/export.h", 9, "a", "b"),
+    ]
+    said = suspects.complaint(["../src/lib/copy_64.S:17:10: fatal error: asm/export.h: No such file or directory"])
+    assert suspects.additions(difference(hunks), {0}, said) == [1, 3]
+
+
 USED = [hunk("include/a.h", 10, "char *buffer;", "int count;"), hunk("fs/a.c", 203, "a->buffer", "a->count")]
 """A member that a header gets, and its use."""
 MACRO = "include/linux/compiler.h:200:82: error: expression in static assertion is not an integer"
