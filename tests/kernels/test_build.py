@@ -302,6 +302,7 @@ def test_a_compile_error_names_the_first_one_and_the_log(built: Build, linux: Pa
     assert not _unfinished(), "make's own failure leaves whole objects behind"
 
 
+@pytest.mark.long
 def test_sources_that_change_with_a_header_are_compiled_before_all_others(
     built: Build, linux: Path, home: Path, made: Callable[[], list[str]]
 ) -> None:
