@@ -13,6 +13,7 @@ from lab.atlas.judgement import Change, Judgement
 from lab.bisection import answer, request, search, session
 from lab.bisection.answer import Answer, Culprit, Proof
 from lab.bisection.commit_range import Candidate
+from lab.bisection.plan import BisectPlan
 from lab.bisection.proof import same_side
 from lab.bisection.request import BisectRequest
 from lab.bisection.search import SourceRange
@@ -24,7 +25,7 @@ from lab.core.errors import Undecided, UserError
 from lab.core.executor import Work
 from lab.core.text import plural
 from lab.kernels import trees
-from lab.kernels.kconfig import NOTHING, Needs
+from lab.kernels.kconfig import NOTHING
 from lab.stats import verdict
 from lab.stats.verdict import Comparison, percent
 from lab.workloads import selection
@@ -56,8 +57,8 @@ def bisect(
 
     resume: the search that goes on, or whose answer is taken if it has ended.
 
-    The lab builds the kernels, with the options that the atlas's cases need, so a step between packages has to show
-    again between the ends. Sources of packages have no history: the search is among their hunks.
+    The lab builds the kernels, so a step between packages has to show again between the ends. They have the options
+    that any case of the atlas needs. Sources of packages have no history: the search is among their hunks.
     """
     started = session.find(resume) if resume else _begin(atlas, case, base, test, command, work)
     if (about := started.plan.selection) != selection.canonical(case.name):
@@ -118,8 +119,8 @@ def carried(judged: Judgement, found: Bisected, work: Work) -> Iterator[Bisected
     largest = _largest(answer.load(folder)) if (folder / answer.FILE).exists() else None
     if largest is None or largest.hunks is None or largest.proof is None or not largest.proof.confirmed:
         return
-    built_in = session.load(folder).plan.needs(selection.select_all([found.case]))
-    steps, proof = _alike(judged, found, built_in), largest.proof
+    plan, proof = session.load(folder).plan, largest.proof
+    steps = _alike(judged, found, plan)
     if not steps:
         return
     question = f"do these hunks carry {plural(len(steps), 'other step')} between the same kernels, too?"
@@ -128,7 +129,7 @@ def carried(judged: Judgement, found: Bisected, work: Work) -> Iterator[Bisected
         return
     work.progress.log(question)
     with result_folders.claimed(folder):
-        whole, *sides = _of_others(folder, proof, steps, work)
+        whole, *sides = _of_others(folder, plan, proof, steps, work)
     for name in [name for name in whole if all(name in one for one in sides)]:
         fresh, *applied = (one[name] for one in sides)
         share = verdict.distance(fresh.ratio) / verdict.distance(whole[name].ratio)
@@ -137,24 +138,29 @@ def carried(judged: Judgement, found: Bisected, work: Work) -> Iterator[Bisected
             yield replace(found, case=name, share=round(share, 3), proof=_proof(own))
 
 
-def _of_others(folder: Path, proof: Proof, steps: Sequence[Change], work: Work) -> list[dict[str, Comparison]]:
+def _of_others(
+    folder: Path, plan: BisectPlan, proof: Proof, steps: Sequence[Change], work: Work
+) -> list[dict[str, Comparison]]:  # fmt: skip
     """The changes of the steps' cases between the ends of a search, and in each comparison of its proof."""
-    plan = session.load(folder).plan
     wanted = [(plan.comparison(plan.old, plan.new), folder / "others")]
     for place in (result_folders.open_folder(result) for result in (proof.result, proof.applied_result) if result):
         wanted.append((result_folders.load_plan(place), place.with_name(f"{place.name}-others")))
     return [_compared(arms, place, steps, work) for arms, place in wanted]
 
 
-def _alike(judged: Judgement, found: Bisected, built_in: Needs) -> list[Change]:
-    """The other large steps between the same kernels, without another cause, whose options these have built in."""
+def _alike(judged: Judgement, found: Bisected, plan: BisectPlan) -> list[Change]:
+    """The other large steps between the same kernels, without another cause, that need nothing else built in.
+
+    plan: of the search.
+    """
     known = {(one.case, one.base, one.test) for one in judged.atlas.bisected if one.subject != found.subject}
+    needs = plan.needs(selection.select_all([found.case]))
     return [
         step
         for step in judged.steps(judged.atlas.bases[0])
         if (step.base.id, step.test.id) == (found.base, found.test) and step.is_of(LEAST_STEP)
         if (step.case.name, found.base, found.test) not in known and step.case.name != found.case
-        if built_in | selection.needs_of([step.case.name]) == built_in
+        if plan.needs(selection.select_all([step.case.name])) == needs
     ]
 
 

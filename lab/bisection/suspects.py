@@ -56,8 +56,8 @@ def named(changes: Mapping[FunctionKey, float]) -> dict[str, float]:
 def netted(changes: Mapping[str, float], together: Iterable[Set[str]]) -> dict[str, float]:
     """The changes of functions without the cost that only went from one label of a source to another one.
 
-    together: the labels of each source. Code without branches counts for the label that it begins at, so a branch less
-    moves all of it.
+    together: the labels of each source. A profile counts code without branches for the label at which it begins, so
+    code behind a branch that is gone counts for another label.
     """
     found = dict(changes)
     for labels in together:

@@ -216,8 +216,9 @@ def bisect(
     first, last = known.pair(base, test)
     info = known.case(case)
     again = ["lab", "atlas", "bisect", case, base, test]
-    for option, value in (("--data", data), ("--table", table), ("--arch", arch)):
-        again += [option, str(value)] if value and value != architecture.DEFAULT else []
+    other_arch = None if arch == architecture.DEFAULT else arch
+    for option, value in (("--data", data), ("--table", table), ("--arch", other_arch)):
+        again += [option, str(value)] if value else []
     causes: list[Bisected] = []
     with options.work(**means) as work:
         found = commits.bisect(known, info, first, last, again, work, resume)
