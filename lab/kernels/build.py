@@ -354,8 +354,8 @@ class Workspace:
     def _changed_objects(self) -> list[str]:
         """The objects of the sources that patches change, if they change a header too: make compiles these first."""
         source = self.source
-        if source.build_commit == source.commit:
-            return []
+        if source.build_commit == source.commit or not self.repo.has(source.commit):
+            return []  # a worker has the trees, but not the commits
         argv = ("diff", "--name-only", "--no-renames", "-z", source.commit, source.build_commit)
         changed = self.repo.git(*argv).split("\0")
         if not any(path.endswith(".h") for path in changed):
