@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -24,7 +23,6 @@ from .conftest import CACHE, DATA, NEW, OLD, Lab, link_store, new_folder
 
 pytestmark = [pytest.mark.guest]
 
-CASES = "syscalls:getppid,fork-exit,pipe-pingpong,posix-mq"
 FILES = ("report.jsonl", "console.log", "costs.jsonl", "user-code.json")
 
 
@@ -38,10 +36,6 @@ def _snapshots(lab: Lab) -> list[Path]:
 
 @pytest.fixture
 def own(lab: Lab) -> Lab:
-    return _without_snapshots(lab)
-
-
-def _without_snapshots(lab: Lab) -> Lab:
     """The installed lab in a home of its own, without snapshots."""
     home = new_folder(lab)
     link_store(home)
@@ -53,11 +47,11 @@ def _without_snapshots(lab: Lab) -> Lab:
     return dataclasses.replace(lab, home=home)
 
 
-def _bytes(lab: Lab, *words: str) -> dict[str, bytes]:
+def _bytes(lab: Lab, *words: str, seeds: int = 2) -> dict[str, bytes]:
     """All that the guests of a comparison wrote."""
-    folder = Path(lab.home, DATA, "results", lab.ab(OLD, NEW, "--seeds", "2", *words)["result"])
+    folder = Path(lab.home, DATA, "results", lab.ab(OLD, NEW, "--seeds", str(seeds), *words)["result"])
     guests = [path for path in sorted((folder / "guests").glob("*/*")) if path.name in FILES]
-    assert len(guests) >= 2 * 2 * 3
+    assert len(guests) >= 2 * seeds * 3
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in guests}
 
 
@@ -65,43 +59,31 @@ def _differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def _require_equal(booted: dict[str, bytes], own: Lab, *words: str, states: int = 2) -> None:
+def _require_equal(own: Lab, *words: str, seeds: int = 2, states: int = 2) -> None:
     """The same bytes of guests that booted, that leave a state and that continue from it, which is made once."""
-    assert not _snapshots(own)
-    keeping = _bytes(own, *words)
+    booted = _bytes(own, *words, "--no-snapshot", seeds=seeds)
+    assert not _snapshots(own), "it must not"
+    keeping = _bytes(own, *words, seeds=seeds)
     kept = {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)}
     assert len(kept) == states, "one of each kernel and number of vCPUs"
-    restored = _bytes(own, *words)
+    restored = _bytes(own, *words, seeds=seeds)
     assert {path: (path / "snapshot.json").stat().st_ino for path in _snapshots(own)} == kept, "none was made again"
     assert _differing(booted, keeping) == _differing(booted, restored) == []
 
 
-class Booted(NamedTuple):
-    """A comparison whose guests all booted: its home, the words of its command line, and the bytes of its guests."""
-
-    home: Lab
-    words: tuple[str, ...]
-    guests: dict[str, bytes]
-
-
-@pytest.fixture(scope="module", params=["tlb", "full"])
-def booted(lab: Lab, request: pytest.FixtureRequest) -> Booted:
-    words = ("-w", CASES if request.param == "tlb" else "syscalls:fork-exit", "--model", request.param)
-    home = _without_snapshots(lab)
-    return Booted(home, words, _bytes(home, *words, "--no-snapshot"))
-
-
 @pytest.mark.smoke
-def test_a_restored_guest_has_the_bytes_of_one_that_booted_and_kept_no_state(own: Lab, booted: Booted) -> None:
-    assert not _snapshots(booted.home), "it must not"
-    _require_equal(booted.guests, own, *booted.words)
+def test_a_restored_guest_has_the_bytes_of_one_that_booted_and_kept_no_state(own: Lab) -> None:
+    _require_equal(own, "-w", "syscalls:getppid,fork-exit,pipe-pingpong,posix-mq", seeds=1)
+
+
+def test_the_state_of_one_seed_serves_the_others_by_the_full_model(own: Lab) -> None:
+    _require_equal(own, "-w", "syscalls:fork-exit", "--model", "full")
 
 
 @pytest.mark.usefixtures("qemu_of_turns")
 def test_vcpus_that_contend(own: Lab) -> None:
     """Other vCPUs may have an interrupt to take when the state is kept: on how many vCPUs, the image decides."""
-    words = ("-w", "contention:fstat,futex-wait", "--cpus", "2,4")
-    _require_equal(_bytes(own, *words, "--no-snapshot"), own, *words, states=4)
+    _require_equal(own, "-w", "contention:fstat,futex-wait", "--cpus", "2,4", states=4)
 
 
 def test_longer_cases_and_other_workloads(own: Lab) -> None:
