@@ -28,8 +28,23 @@ _CLEAR = 0.8
 
 
 def candidates(hunks: Iterable[Hunk]) -> dict[str, str]:
-    """New names by the old ones, by hunks whose lines differ in names alone."""
-    pairs = Counter(pair for hunk in hunks for pair in set(_exchanged(hunk)))
+    """New names by the old ones, by hunks whose lines differ in names alone.
+
+    A hunk counts only if all names in which it differs are such pairs: with another argument beside it, the new name of
+    a function is that of another function.
+    """
+    all_pairs = [set(_exchanged(hunk)) for hunk in hunks]
+    while True:
+        found = _clear(all_pairs)
+        counting = [pairs for pairs in all_pairs if all(found.get(before) == after for before, after in pairs)]
+        if len(counting) == len(all_pairs):
+            return found
+        all_pairs = counting
+
+
+def _clear(all_pairs: Iterable[set[tuple[str, str]]]) -> dict[str, str]:
+    """The pairs of names of enough hunks, of whose names neither has another partner in many."""
+    pairs = Counter(pair for each in all_pairs for pair in each)
     old, new = Counter[str](), Counter[str]()
     for (before, after), count in pairs.items():
         old[before] += count

@@ -17,6 +17,7 @@ def test_a_name_that_stands_for_another_in_most_lines_is_a_candidate() -> None:
         hunk("old_page(page);", "old_folio(folio);"),  # once
         hunk("if (CONFIG_OLD)", "if (CONFIG_NEW)"), hunk("CONFIG_OLD", "CONFIG_NEW"),
         hunk("return here;", "return there;"), hunk("return here;", "return where;"),  # two names for one
+        hunk("is_cow(flags);", "vma_is_cow(area);"), hunk("is_cow(vm_flags);", "vma_is_cow(area);"),  # of another thing
     ])  # fmt: skip
     assert found == {"pte_uffd_wp": "pte_uffd"}
 
