@@ -75,7 +75,8 @@ class HunkSet(Record, frozen=True, kw_only=True):
 
     share: of the difference between the ends. diff: its lines, from the old end to the new one, without context.
     functions: the functions that the hunks are in, as git names them. smallest: False if fewer may do, too. commits:
-    the commits that touched the lines, each as its id and subject, if the tree has the history.
+    the commits that touched the lines, each as its id and subject, if the tree has the history. lent: the functions and
+    macros of the older end's headers that the old lines use and the newer end lacks; the kernel has them beside these.
     """
 
     files: list[str]
@@ -85,6 +86,7 @@ class HunkSet(Record, frozen=True, kw_only=True):
     functions: list[str] = msgspec.field(default_factory=list)
     smallest: bool = True
     commits: list[str] = msgspec.field(default_factory=list)
+    lent: list[str] = msgspec.field(default_factory=list)
 
 
 class Proof(Record, frozen=True, kw_only=True):

@@ -173,13 +173,14 @@ class DifferenceProver(Prover):
     """Confirms the parts of a search among files or hunks, both ways."""
 
     def _prove(self, change: Culprit) -> Culprit:
-        """A part with its proof, and the commits that touched its lines."""
+        """A part with its proof, the commits that touched its lines, and the declarations that it was lent."""
         proved = super()._prove(change)
         mix, difference = self._mix(change.commit), self.session.difference
         if proved.hunks is None or mix is None or difference is None:
             return proved
-        commits = Sources(self.plan.old.spec, self.plan.new.spec).commits(difference, mix)
-        return replace(proved, hunks=replace(proved.hunks, commits=commits))
+        sources = Sources(self.plan.old.spec, self.plan.new.spec)
+        lent = sorted({name for own in sources.lent(difference, mix).values() for name in own})
+        return replace(proved, hunks=replace(proved.hunks, commits=sources.commits(difference, mix), lent=lent))
 
     def _sides(self, change: Culprit) -> tuple[str, str]:
         """The new end without the hunks, and the new end."""

@@ -45,20 +45,23 @@ class Hunk(Record, frozen=True, kw_only=True, dict=True):
         """Its lines of some sides, `-` and `+`, without comments."""
         return [line[1:] for line in self.lines if line[:1] in sides and not _COMMENT_LINE.match(line)]
 
+    def words_of(self, sides: str) -> frozenset[str]:
+        """The identifiers on its lines of some sides."""
+        return frozenset(_WORD.findall("\n".join(self.code(sides))))
+
     @property
     def words(self) -> frozenset[str]:
         """The identifiers on its changed lines."""
-        return frozenset(_WORD.findall("\n".join(self.code("+-"))))
+        return self.words_of("+-")
 
     @cached_property
     def functions(self) -> frozenset[str]:
         """The functions that it may belong to: git's context, and the functions that begin in it."""
         return _functions([self.function, *(line[1:] for line in self.lines if re.match(r"[ +-]\w", line))])
 
-    @property
-    def heads(self) -> frozenset[str]:
-        """The functions whose head is on its changed lines."""
-        return _functions(line[1:] for line in self.lines if re.match(r"[+-]\w", line))
+    def heads(self, sides: str = "+-") -> frozenset[str]:
+        """The functions whose head is on its lines of some sides."""
+        return _functions(line[1:] for line in self.lines if line[:1] in sides and re.match(r"\w", line[1:]))
 
     @property
     def turned(self) -> Hunk:
@@ -121,7 +124,7 @@ def one_sided(hunks: Sequence[Hunk], old: Iterable[str], new: Iterable[str]) -> 
     Those of comments do not count, nor does a function that is called and not defined in a hunk: both ends may have it.
     """
     before, after = ({word for text in texts for word in _WORD.findall(_COMMENT.sub("", text))} for texts in (old, new))
-    heads = frozenset[str]().union(*(hunk.heads for hunk in hunks))
+    heads = frozenset[str]().union(*(hunk.heads() for hunk in hunks))
     own = {word for hunk in hunks for word in _OWN.findall("\n".join(hunk.code("+-")))}
     return sorted((before ^ after) & (heads | own))
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
-from lab.bisection import hunks, renames
+from lab.bisection import declarations, hunks, renames
 from lab.bisection.commit_range import Candidate, History, Kind, is_ancestor
 from lab.bisection.difference_search import MOST_FILES, Mix
 from lab.bisection.hunks import Difference, Hunk
@@ -171,6 +172,26 @@ class Sources:
             found |= dict.fromkeys(text.splitlines())
         return list(found)
 
+    def lent(self, difference: Difference, mix: Mix) -> dict[str, dict[str, str]]:
+        """The declarations by name that each source of a mix gets from headers of the old end.
+
+        The old lines of its hunks use them, the new end declares nothing of that name, and no header of the mix does.
+        """
+        headers = tuple(path for path in difference.by_path if path.endswith(".h"))
+        before = _declared(_source(self.old).tree, difference.old_tree, headers)
+        after = _declared(_source(self.new).tree, difference.new_tree, headers)
+        used: defaultdict[str, set[str]] = defaultdict(set)
+        brought = set[str]()
+        for hunk in map(difference.hunks.__getitem__, mix):
+            words = hunk.words_of("-")
+            if hunk.path.endswith(".c"):
+                used[hunk.path] |= words
+            elif hunk.path.endswith(".h"):
+                brought |= words
+        known = {name: text for name, text in before.items() if name not in after and name not in brought}
+        found = {path: declarations.lent(words, known) for path, words in used.items()}
+        return {path: own for path, own in found.items() if own}
+
     def without(self, difference: Difference, mix: Mix, place: Path) -> str:
         """The spec of the new end with a mix's hunks of the old one; the patch is written to a place."""
         old, new = _source(self.old), _source(self.new)
@@ -181,6 +202,9 @@ class Sources:
         for path in wanted:
             choice = [(difference.hunks[number], number in mix) for number in difference.by_path[path]]
             made[path] = hunks.mixed(before.get(path), after.get(path), choice)
+        for path, own in self.lent(difference, mix).items():
+            if (file := made[path]) is not None:
+                made[path] = file[0], declarations.with_lent(path, file[1], own.values())
         if difference.new_tree != new.tree_id:  # the older end with the newer names, which other files of it lack
             made = {path: renames.turned_back(path, file, difference.names) for path, file in made.items()}
         repo = trees.open_tree(new.tree).repo
@@ -190,6 +214,16 @@ class Sources:
         records.write_atomic(place, repo.git_bytes(*argv))
         kept, suffix = kernel_spec.split(self.new.text)
         return f"{kept}+{place}{suffix}"
+
+
+@lru_cache(maxsize=4)
+def _declared(tree: str, tree_id: str, headers: tuple[str, ...]) -> dict[str, str]:
+    """The text of each declaration in some headers of a tree; that of a name in several headers is all of them."""
+    found: defaultdict[str, str] = defaultdict(str)
+    for _, content in trees.open_tree(tree).repo.files(tree_id, headers).values():
+        for name, text in declarations.declared(content.decode(errors="replace")).items():
+            found[name] += text
+    return found
 
 
 def _is_read(name: str, read: Set[str], folders: Set[str]) -> bool:

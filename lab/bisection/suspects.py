@@ -159,7 +159,7 @@ def clusters(difference: Difference, numbers: Sequence[int]) -> list[list[int]]:
     """
     before, after = (_words(difference, numbers, side) for side in "-+")
     known = difference.one_sided
-    heads = frozenset[str]().union(*(difference.hunks[number].heads for number in numbers))
+    heads = frozenset[str]().union(*(difference.hunks[number].heads() for number in numbers))
     one_sided = heads | (before ^ after if known is None else set(known))
     groups: list[tuple[list[int], set[str]]] = []
     for number in numbers:
@@ -255,6 +255,7 @@ def additions(difference: Difference, taken: Collection[int], said: Complaint) -
             others = [n for n in mention if n not in taken]
             here = {n for n in others if difference.hunks[n].path in visible}
             more = [n for n in others if name in _words(difference, [n], side)]
+            more = [n for n in more if name in difference.hunks[n].heads(side)] or more
             more = [n for n in more if n in here or difference.hunks[n].path.endswith(".h")] or more
             if side == "-" and not more and any(name in _gone(difference, n) for n in mention if n in taken):
                 # Elsewhere it may be a member of another structure.

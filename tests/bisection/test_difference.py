@@ -139,6 +139,24 @@ def test_a_file_behind_a_header_is_found_with_it(bisector: Bisector, monkeypatch
 
 
 @pytest.mark.long
+def test_a_source_gets_the_declarations_of_headers_that_its_old_lines_use(bisector: Bisector) -> None:
+    """Neither end builds with the header of the other one, because another file needs its own."""
+    old, new = (
+        {
+            "fs/pipe.c": text(f"uses {name}\n\tcost {cost}", "q"),
+            "include/pipe.h": f"static inline void {name}(void)\n{{\n\thas {name}\n}}\n",
+            "fs/other.c": text(f"uses {name}"),
+        }
+        for name, cost in (("spare", 100), ("pool_of", 130))
+    )  # fmt: skip
+    hunks, proof = the_only(by(bisector, "hunks", planted(bisector.tree, old, new)))
+    assert (hunks.files, hunks.lent) == (["fs/pipe.c"], ["spare"])
+    assert proof.applied is not None and proof.applied_more == 0
+    for form in ("text", "html"):
+        assert "declarations of the older headers" in bisector.report(form)
+
+
+@pytest.mark.long
 def test_the_older_end_gets_the_hunks_that_named_ones_need(bisector: Bisector, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newer end builds with the old hunk, the older one with the new hunk only together with another."""
     old = {"fs/pipe.c": text("cost 100"), "fs/other.c": text("q")}

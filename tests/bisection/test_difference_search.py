@@ -286,6 +286,15 @@ def test_a_header_that_is_not_there_is_brought_with_its_line_of_kbuild() -> None
     assert suspects.additions(difference(hunks), {0}, said) == [1, 3]
 
 
+def test_the_hunk_that_defines_a_missing_function_comes_without_its_other_users() -> None:
+    used = [hunk("lib/tree.c", 20 * number, "set_height(mas);", "") for number in range(1, 20)]
+    defined = hunk("lib/tree.c", 500, "static void set_height(struct state *mas)", "")
+    said = suspects.complaint(
+        ["../src/lib/tree.c:20:9: error: implicit declaration of function \u2018set_height\u2019"]
+    )
+    assert suspects.additions(difference([*used, defined]), {0}, said) == [19]
+
+
 USED = [hunk("include/a.h", 10, "char *buffer;", "int count;"), hunk("fs/a.c", 203, "a->buffer", "a->count")]
 """A member that a header gets, and its use."""
 MACRO = "include/linux/compiler.h:200:82: error: expression in static assertion is not an integer"

@@ -104,7 +104,7 @@ def test_new_gone_and_binary_files_are_taken_whole(tmp_path: Path) -> None:
 def test_the_functions_and_names_of_a_hunk() -> None:
     lines = ["-static int slow(struct page *page, int count)", " int kept(void)", "+\treturn page->spare;"]
     hunk = Hunk(path="mm/a.c", function="static void outer(void)", lines=lines)
-    assert hunk.functions == {"outer", "slow", "kept"} and hunk.heads == {"slow"}
+    assert hunk.functions == {"outer", "slow", "kept"} and hunk.heads() == {"slow"}
     assert {"slow", "struct", "page", "spare"} <= hunk.words
 
 

@@ -1,0 +1,123 @@
+"""Declarations: the functions and macros of headers, lent to a source that uses them and is compiled without. Pure.
+
+A hunk often uses a function that only the headers of its own end have. The hunk of the header would take away other
+functions, and everything would be compiled anew. A source gets such declarations itself, after its #include lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+_COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_DIRECTIVE = re.compile(r"\s*#\s*(\w+)")
+_CALLED = re.compile(r"(\w+)\s*\(")
+_WORD = re.compile(r"[A-Za-z_]\w{2,}")
+_KEYWORDS = {"bool", "char", "int", "long", "short", "sizeof", "struct", "unsigned", "void"}
+
+PLACE = "lent.h"
+"""The file that a compiler names for errors in lent declarations."""
+
+
+def declared(text: str) -> dict[str, str]:
+    """The text of each function and macro that a header declares, under the conditions around it.
+
+    A name that is declared under several conditions has them all. Types, variables and the guard against a second
+    #include are left out.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name, conditions, part in _parts(text):
+        opened = [f"#if {condition}\n" for condition in conditions]
+        found[name].append("".join([*opened, part, *["#endif\n"] * len(opened)]))
+    return {name: "".join(parts) for name, parts in found.items()}
+
+
+def _parts(text: str) -> Iterator[tuple[str, list[str], str]]:
+    """The declarations with their names and conditions, in order."""
+    lines = iter(_COMMENT_OR_STRING.sub(_without_comment, text).splitlines(keepends=True))
+    branches: list[list[str]] = []  # of each #if around: the conditions of its branches so far
+    for line in lines:
+        part = line
+        if directive := _DIRECTIVE.match(line):
+            while line.endswith("\\\n") and (line := next(lines, "")):
+                part += line
+            word, rest = directive[1], part.partition(directive[1])[2].strip()
+            if word != "define":
+                _follow(branches, word, rest)
+            elif branches == [[f"!defined({rest})"]]:
+                branches[0] = ["1"]  # the guard against a second #include
+            elif name := _WORD.match(rest):
+                yield name[0], _conditions(branches), part
+        elif line[:1].isalpha() or line[:1] == "_":
+            depth = _depth(line)
+            while not (line.startswith("}") or (not depth and line.rstrip().endswith((";", "}")))):
+                if not (line := next(lines, "")):
+                    return
+                part += line
+                depth += _depth(line)
+            if found := _name(part):
+                yield found, _conditions(branches), part
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    return match[0] if match[0][0] == '"' else "\n" * match[0].count("\n") or " "
+
+
+def _follow(branches: list[list[str]], word: str, rest: str) -> None:
+    """Enter, change or leave a branch."""
+    if word in ("if", "ifdef", "ifndef"):
+        branches.append([{"ifdef": f"defined({rest})", "ifndef": f"!defined({rest})"}.get(word, f"({rest})")])
+    elif word in ("elif", "else") and branches:
+        branches[-1].append(f"({rest})" if word == "elif" else "1")
+    elif word == "endif" and branches:
+        branches.pop()
+
+
+def _conditions(branches: Iterable[list[str]]) -> list[str]:
+    """The condition of each branch that is entered."""
+    all_ = [" && ".join([*(f"!({one})" for one in before), last]) for *before, last in branches]
+    return [one for one in all_ if one != "1"]
+
+
+def _depth(line: str) -> int:
+    """The brackets that a line leaves open."""
+    return sum((one in "({") - (one in ")}") for one in line)
+
+
+def _name(declaration: str) -> str | None:
+    """The function that a declaration declares, or that it defines for each source by itself; None if there is none."""
+    head, body, _ = declaration.partition("{")
+    if re.match(r"typedef\b|static_assert\b", head) or (body and not re.match(r"static\b", head)):
+        return None
+    names = [name for name in _CALLED.findall(head) if name not in _KEYWORDS]
+    return next((name for name in names if not name.startswith("__")), names[0] if names else None)
+
+
+def lent(used: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+    """The known declarations that some words name, and those that these need, each after those that it needs."""
+    found: dict[str, str] = {}
+
+    def add(word: str, inside: Collection[str]) -> None:
+        if word in known and word not in found and word not in inside:
+            for other in sorted(set(_WORD.findall(known[word]))):
+                add(other, {*inside, word})
+            found[word] = known[word]
+
+    for word in sorted(used):
+        add(word, ())
+    return found
+
+
+def with_lent(path: str, source: bytes, declarations: Collection[str]) -> bytes:
+    """A source with declarations after its first #include lines. The lines behind them keep their numbers."""
+    lines = source.splitlines(keepends=True)
+    body = next((number for number, line in enumerate(lines) if line.startswith(b"{")), len(lines))
+    at, depth = 0, 0
+    for number, line in enumerate(lines[:body]):
+        if directive := _DIRECTIVE.match(line.decode(errors="replace")):
+            depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive[1], 0)
+            if directive[1] in ("include", "endif") and not depth:
+                at = number + 1
+    text = "".join([f'#line 1 "{PLACE}"\n', *declarations, f'#line {at + 1} "{path}"\n'])
+    return b"".join([*lines[:at], text.encode(), *lines[at:]])
