@@ -1,4 +1,4 @@
-"""Declarations: the functions and macros of headers, lent to a source that uses them and is compiled without. Pure.
+"""Declarations: the functions and macros of headers, lent to a file that uses them and is compiled without. Pure.
 
 A hunk often uses a function that only the headers of its own end have. The hunk of the header would take away other
 functions, and everything would be compiled anew. A source gets such declarations itself, after its #include lines.
@@ -109,15 +109,22 @@ def lent(used: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def with_lent(path: str, source: bytes, declarations: Collection[str]) -> bytes:
-    """A source with declarations after its first #include lines. The lines behind them keep their numbers."""
+def with_lent(path: str, source: bytes, declarations: Mapping[str, str]) -> bytes:
+    """A source or header with declarations after its first #include lines. The lines behind them keep their numbers.
+
+    A source may include a header that was lent the same.
+    """
     lines = source.splitlines(keepends=True)
     body = next((number for number, line in enumerate(lines) if line.startswith(b"{")), len(lines))
-    at, depth = 0, 0
-    for number, line in enumerate(lines[:body]):
+    places: list[tuple[int, int]] = []  # of an #include, or an #endif: how deep it is, and the line behind it
+    depth, least = 0, 0
+    for number, line in enumerate(lines[:body], 1):
         if directive := _DIRECTIVE.match(line.decode(errors="replace")):
             depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive[1], 0)
-            if directive[1] in ("include", "endif") and not depth:
-                at = number + 1
-    text = "".join([f'#line 1 "{PLACE}"\n', *declarations, f'#line {at + 1} "{path}"\n'])
+            if directive[1] in ("include", "endif"):
+                least = depth if directive[1] == "include" and not places else min(depth, least)
+                places.append((depth, number))
+    at = max((number for depth, number in places if depth == least), default=0)
+    guarded = [f"#ifndef lent_{name}\n#define lent_{name}\n{text}#endif\n" for name, text in declarations.items()]
+    text = "".join([f'#line 1 "{PLACE}"\n', *guarded, f'#line {at + 1} "{path}"\n'])
     return b"".join([*lines[:at], text.encode(), *lines[at:]])

@@ -173,7 +173,7 @@ class Sources:
         return list(found)
 
     def lent(self, difference: Difference, mix: Mix) -> dict[str, dict[str, str]]:
-        """The declarations by name that each source of a mix gets from headers of the old end.
+        """The declarations by name that each source and header of a mix gets from headers of the old end.
 
         The old lines of its hunks use them, the new end declares nothing of that name, and no header of the mix does.
         """
@@ -183,11 +183,10 @@ class Sources:
         used: defaultdict[str, set[str]] = defaultdict(set)
         brought = set[str]()
         for hunk in map(difference.hunks.__getitem__, mix):
-            words = hunk.words_of("-")
-            if hunk.path.endswith(".c"):
-                used[hunk.path] |= words
-            elif hunk.path.endswith(".h"):
-                brought |= words
+            if hunk.path.endswith((".c", ".h")):
+                used[hunk.path] |= hunk.words_of("-")
+            if hunk.path.endswith(".h"):
+                brought |= hunk.heads("-") | declarations.declared("\n".join(hunk.code("-")) + "\n").keys()
         known = {name: text for name, text in before.items() if name not in after and name not in brought}
         found = {path: declarations.lent(words, known) for path, words in used.items()}
         return {path: own for path, own in found.items() if own}
@@ -204,7 +203,7 @@ class Sources:
             made[path] = hunks.mixed(before.get(path), after.get(path), choice)
         for path, own in self.lent(difference, mix).items():
             if (file := made[path]) is not None:
-                made[path] = file[0], declarations.with_lent(path, file[1], own.values())
+                made[path] = file[0], declarations.with_lent(path, file[1], own)
         if difference.new_tree != new.tree_id:  # the older end with the newer names, which other files of it lack
             made = {path: renames.turned_back(path, file, difference.names) for path, file in made.items()}
         repo = trees.open_tree(new.tree).repo

@@ -83,7 +83,7 @@ def test_what_a_declaration_needs_comes_before_it(known: dict[str, str]) -> None
     assert declarations.lent({"area"}, known) == {}
 
 
-SOURCE = b"""\
+SOURCE = """\
 // a
 #ifdef CONFIG_A
 #include <stdbool.h>
@@ -98,18 +98,24 @@ int two(void)
 """
 
 
-def test_a_source_gets_them_behind_its_includes(known: dict[str, str]) -> None:
-    lines = declarations.with_lent("mm/a.c", SOURCE, [known["AREA_SIZE"]]).decode().splitlines()
-    at = lines.index("static int one;")
-    assert lines[at - 4 : at] == [
-        "#include <stdbool.h>", '#line 1 "lent.h"', "#define AREA_SIZE 4096\t ", '#line 6 "mm/a.c"',
-    ]  # fmt: skip
+@pytest.mark.parametrize(("path", "text", "before"), [
+    ("mm/a.c", SOURCE, "static int one;"),
+    ("include/linux/area.h", HEADER, "\nstruct area {"),
+    ("mm/plain.c", "int one;\n", "int one;"),
+    ("mm/late.c", "#ifdef A\n#include <a.h>\n#endif\n#include <b.h>\nint one;\n", "int one;"),
+])  # fmt: skip
+def test_a_file_gets_them_behind_its_includes(known: dict[str, str], path: str, text: str, before: str) -> None:
+    made = declarations.with_lent(path, text.encode(), {"AREA_SIZE": known["AREA_SIZE"]}).decode()
+    first, _, rest = made.partition('#line 1 "lent.h"\n#ifndef lent_AREA_SIZE\n#define lent_AREA_SIZE\n')
+    assert rest.startswith(f'{known["AREA_SIZE"]}#endif\n#line {first.count(chr(10)) + 1} "{path}"\n{before}')
 
 
 def test_a_compiler_names_the_lines_of_the_source(known: dict[str, str], tmp_path: Path) -> None:
-    source = SOURCE.replace(b'#include "three.h"', b"\tmissing();").replace(b"is_cow(two)", b"is_cow(1)")
+    source = SOURCE.replace('#include "three.h"', "\tmissing();").replace("is_cow(two)", "is_cow(1)").encode()
     lent = declarations.lent({"is_cow"}, known)
-    (tmp_path / "a.c").write_bytes(declarations.with_lent("mm/a.c", source, lent.values()))
+    (tmp_path / "a.c").write_bytes(
+        declarations.with_lent("mm/a.c", declarations.with_lent("mm/a.c", source, lent), lent)
+    )
     argv = ["gcc", "-DCONFIG_AREAS", "-Werror=implicit-function-declaration", "-fsyntax-only", "a.c"]
     ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     errors = [line for line in ended.stderr.splitlines() if ": error: " in line]
