@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 _COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)")
 _CALLED = re.compile(r"(\w+)\s*\(")
-_WORD = re.compile(r"[A-Za-z_]\w{2,}")
+_WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _KEYWORDS = {"bool", "char", "int", "long", "short", "sizeof", "struct", "unsigned", "void"}
 
 PLACE = "lent.h"

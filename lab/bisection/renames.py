@@ -72,8 +72,14 @@ def _exchanged(hunk: Hunk) -> Iterator[tuple[str, str]]:
 
 def everywhere(found: Mapping[str, str], old: Iterable[bytes], new: Iterable[bytes]) -> dict[str, str]:
     """The renames of which the old name is in no code of the newer end, and the new one in none of the older end."""
-    before, after = ({part for text in texts for part in _PART.findall(text)} for texts in (old, new))
-    return {name: now for name, now in found.items() if name.encode() not in after and now.encode() not in before}
+    before, after = identifiers(old), identifiers(new)
+    return {name: now for name, now in found.items() if name not in after and now not in before}
+
+
+def identifiers(texts: Iterable[bytes]) -> frozenset[str]:
+    """The names of four letters and more in the code of some texts."""
+    parts = (part for text in texts for part in set(_PART.findall(text)))
+    return frozenset(part.decode() for part in parts if part[:1] not in (b"/", b'"'))
 
 
 def renamed(text: bytes, names: Mapping[str, str]) -> bytes:

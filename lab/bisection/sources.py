@@ -175,11 +175,11 @@ class Sources:
     def lent(self, difference: Difference, mix: Mix) -> dict[str, dict[str, str]]:
         """The declarations by name that each source and header of a mix gets from headers of the old end.
 
-        The old lines of its hunks use them, the new end declares nothing of that name, and no header of the mix does.
+        The old lines of its hunks use them, no code of the new end does, and no header of the mix declares them.
         """
-        headers = tuple(path for path in difference.by_path if path.endswith(".h"))
-        before = _declared(_source(self.old).tree, difference.old_tree, headers)
-        after = _declared(_source(self.new).tree, difference.new_tree, headers)
+        paths = tuple(path for path in difference.by_path if path.endswith((".c", ".h")))
+        before = _declared(_source(self.old).tree, difference.old_tree, tuple(p for p in paths if p.endswith(".h")))
+        after = _identifiers(_source(self.new).tree, difference.new_tree, paths)
         used: defaultdict[str, set[str]] = defaultdict(set)
         brought = set[str]()
         for hunk in map(difference.hunks.__getitem__, mix):
@@ -223,6 +223,12 @@ def _declared(tree: str, tree_id: str, headers: tuple[str, ...]) -> dict[str, st
         for name, text in declarations.declared(content.decode(errors="replace")).items():
             found[name] += text
     return found
+
+
+@lru_cache(maxsize=4)
+def _identifiers(tree: str, tree_id: str, paths: tuple[str, ...]) -> frozenset[str]:
+    """The names in the code of some files of a tree."""
+    return renames.identifiers(content for _, content in trees.open_tree(tree).repo.files(tree_id, paths).values())
 
 
 def _is_read(name: str, read: Set[str], folders: Set[str]) -> bool:

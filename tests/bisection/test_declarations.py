@@ -79,7 +79,7 @@ def test_conditions_around_a_declaration_go_with_it(known: dict[str, str]) -> No
 def test_what_a_declaration_needs_comes_before_it(known: dict[str, str]) -> None:
     assert list(declarations.lent({"is_cow", "is_odd"}, known)) == ["AREA_SIZE", "is_cow"]
     assert list(declarations.lent({"for_each_area"}, known)) == ["next_area", "for_each_area"]
-    assert list(declarations.lent({"one"}, {"one": "two", "two": "one"})) == ["two", "one"]
+    assert list(declarations.lent({"first"}, {"first": "second", "second": "first"})) == ["second", "first"]
     assert declarations.lent({"area"}, known) == {}
 
 
