@@ -43,10 +43,13 @@ MOST_FILES, ENOUGH = 64, 0.75
 """With more differing files, a mix that takes this part of the change back is enough: hardly anything more builds.
 
 Half is enough when the functions that changed were tried: whole files need the headers of their release, and with those
-all of the kernel is compiled again.
+all of the kernel is compiled again. A quarter is enough when each of the first files was tried by itself: several of
+them build together even more seldom.
 """
 
-MOST_REPAIRS, MORE_REPAIRS, HALF = 8, 2, 0.5
+HALF, QUARTER = 0.5, 0.25
+
+MOST_REPAIRS, MORE_REPAIRS = 8, 2
 """Builds that are spent on one mix that does not build, and on one after a mix that took half of the change back."""
 
 MOST_BUILDS = 96
@@ -157,7 +160,8 @@ class Search:
         )
         for number, (tier, adds) in enumerate(steps):
             last = tier is files[-1]
-            enough = HALF if inside and adds != "own" else ENOUGH
+            several = adds == "any" and len(self.difference.paths(tier)) > 1
+            enough = ENOUGH if not inside or adds == "own" else QUARTER if several else HALF
             if many and (best[1] > enough or (last and best[0])):
                 break
             wanted = frozenset(range(len(self.difference.hunks))) if last else grown | frozenset(tier)

@@ -230,6 +230,18 @@ def test_half_of_the_change_is_enough_between_distant_releases_once_the_function
     assert kernels.builds == 1
 
 
+@pytest.mark.parametrize(("share", "groups"), [(0.3, False), (0.2, True)])
+def test_a_quarter_is_enough_once_single_files_were_tried(share: float, groups: bool) -> None:
+    """The other files of the function's folder do not build."""
+    hunks = [*plain(100, 1), hunk("fs/namei.c", 400, "a = 1;", "a = 2;", function="step_into")]
+    hunks += [neutral(f"fs/file{number}.c", 10) for number in range(9)]
+    kernels = Kernels(
+        difference(hunks, {"step_into": 1.0}), {frozenset([100]): share}, breaks=frozenset(range(101, 110))
+    )
+    assert [part.mix for part in kernels.search().parts] == [{100}]
+    assert (kernels.failed > 0) == groups
+
+
 def test_the_share_is_that_of_the_hunks_that_are_named() -> None:
     kernels = Kernels(difference(plain(30, 2)), {frozenset([8]): 0.96, frozenset([41]): 0.04})
     found = kernels.search()
