@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
+from typing import NamedTuple
 
 _COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)")
+_INCLUDE = re.compile(r"\s*#\s*include\s*(<[^>]+>|\"[^\"]+\")")
 _CALLED = re.compile(r"(\w+)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _KEYWORDS = {"bool", "char", "int", "long", "short", "sizeof", "struct", "unsigned", "void"}
@@ -20,21 +23,46 @@ PLACE = "lent.h"
 """The file that a compiler names for errors in lent declarations."""
 
 
-def declared(text: str) -> dict[str, str]:
-    """The text of each function and macro that a header declares, under the conditions around it.
+class Declaration(NamedTuple):
+    """A function or macro that a header declares if all conditions hold."""
 
-    A name that is declared under several conditions has them all. Types, variables and the guard against a second
-    #include are left out.
+    conditions: tuple[str, ...]
+    text: str
+
+
+def declared(*texts: str) -> dict[str, list[Declaration]]:
+    """The functions and macros that headers declare, by name.
+
+    Types, variables and the guard against a second #include are left out.
     """
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for name, conditions, part in _parts(text):
-        opened = [f"#if {condition}\n" for condition in conditions]
-        found[name].append("".join([*opened, part, *["#endif\n"] * len(opened)]))
-    return {name: "".join(parts) for name, parts in found.items()}
+    found: defaultdict[str, list[Declaration]] = defaultdict(list)
+    for name, one in chain.from_iterable(map(_parts, texts)):
+        found[name].append(one)
+    return found
 
 
-def _parts(text: str) -> Iterator[tuple[str, list[str], str]]:
-    """The declarations with their names and conditions, in order."""
+def lacking(
+    before: Mapping[str, Sequence[Declaration]], after: Mapping[str, Sequence[Declaration]], named: Set[str]
+) -> dict[str, str]:
+    """The text of all declarations of a name that another end lacks, or may lack under its own conditions.
+
+    after, named: the declarations and names in the code of that end. It has a name without a declaration from a macro.
+    """
+    found: defaultdict[str, str] = defaultdict(str)
+    for name, parts in before.items():
+        others = after.get(name, [])
+        if others == parts or (not others and name in named) or not all(one.conditions for one in others):
+            continue
+        unless = [f"!({' && '.join(f'({each})' for each in one.conditions)})" for one in others]
+        for one in parts:
+            conditions = [*unless, *one.conditions]
+            opened = "".join(f"#if {each}\n" for each in conditions)
+            found[name] += f"{opened}{one.text}" + "#endif\n" * len(conditions)
+    return found
+
+
+def _parts(text: str) -> Iterator[tuple[str, Declaration]]:
+    """The declarations with their names, in order."""
     lines = iter(_COMMENT_OR_STRING.sub(_without_comment, text).splitlines(keepends=True))
     branches: list[list[str]] = []  # of each #if around: the conditions of its branches so far
     for line in lines:
@@ -48,7 +76,7 @@ def _parts(text: str) -> Iterator[tuple[str, list[str], str]]:
             elif branches == [[f"!defined({rest})"]]:
                 branches[0] = ["1"]  # the guard against a second #include
             elif name := _WORD.match(rest):
-                yield name[0], _conditions(branches), part
+                yield name[0], Declaration(_conditions(branches), part)
         elif line[:1].isalpha() or line[:1] == "_":
             depth = _depth(line)
             while not (line.startswith("}") or (not depth and line.rstrip().endswith((";", "}")))):
@@ -57,7 +85,7 @@ def _parts(text: str) -> Iterator[tuple[str, list[str], str]]:
                 part += line
                 depth += _depth(line)
             if found := _name(part):
-                yield found, _conditions(branches), part
+                yield found, Declaration(_conditions(branches), part)
 
 
 def _without_comment(match: re.Match[str]) -> str:
@@ -74,10 +102,10 @@ def _follow(branches: list[list[str]], word: str, rest: str) -> None:
         branches.pop()
 
 
-def _conditions(branches: Iterable[list[str]]) -> list[str]:
+def _conditions(branches: Iterable[list[str]]) -> tuple[str, ...]:
     """The condition of each branch that is entered."""
     all_ = [" && ".join([*(f"!({one})" for one in before), last]) for *before, last in branches]
-    return [one for one in all_ if one != "1"]
+    return tuple(one for one in all_ if one != "1")
 
 
 def _depth(line: str) -> int:
@@ -109,10 +137,15 @@ def lent(used: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def with_lent(path: str, source: bytes, declarations: Mapping[str, str]) -> bytes:
+def included(lines: Iterable[str]) -> list[str]:
+    """The headers that some lines include, in their brackets or quotation marks."""
+    return [match[1] for line in lines if (match := _INCLUDE.match(line))]
+
+
+def with_lent(path: str, source: bytes, declarations: Mapping[str, str], includes: Collection[str] = ()) -> bytes:
     """A source or header with declarations after its first #include lines. The lines behind them keep their numbers.
 
-    A source may include a header that was lent the same.
+    A source may include a header that was lent the same. includes: headers that it includes before, if they are there.
     """
     lines = source.splitlines(keepends=True)
     body = next((number for number, line in enumerate(lines) if line.startswith(b"{")), len(lines))
@@ -125,6 +158,7 @@ def with_lent(path: str, source: bytes, declarations: Mapping[str, str]) -> byte
                 least = depth if directive[1] == "include" and not places else min(depth, least)
                 places.append((depth, number))
     at = max((number for depth, number in places if depth == least), default=0)
+    brought = [f"#if __has_include({name})\n#include {name}\n#endif\n" for name in includes]
     guarded = [f"#ifndef lent_{name}\n#define lent_{name}\n{text}#endif\n" for name, text in declarations.items()]
-    text = "".join([f'#line 1 "{PLACE}"\n', *guarded, f'#line {at + 1} "{path}"\n'])
+    text = "".join([f'#line 1 "{PLACE}"\n', *brought, *guarded, f'#line {at + 1} "{path}"\n'])
     return b"".join([*lines[:at], text.encode(), *lines[at:]])

@@ -7,7 +7,7 @@ the objects of both.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -178,8 +178,8 @@ class Sources:
         The old lines of its hunks use them, no code of the new end does, and no header of the mix declares them.
         """
         paths = tuple(path for path in difference.by_path if path.endswith((".c", ".h")))
-        before = _declared(_source(self.old).tree, difference.old_tree, tuple(p for p in paths if p.endswith(".h")))
-        after = _identifiers(_source(self.new).tree, difference.new_tree, paths)
+        before, after = _source(self.old).tree, _source(self.new).tree
+        lacking = _lacking((before, difference.old_tree), (after, difference.new_tree), paths)
         used: defaultdict[str, set[str]] = defaultdict(set)
         brought = set[str]()
         for hunk in map(difference.hunks.__getitem__, mix):
@@ -187,7 +187,7 @@ class Sources:
                 used[hunk.path] |= hunk.words_of("-")
             if hunk.path.endswith(".h"):
                 brought |= hunk.heads("-") | declarations.declared("\n".join(hunk.code("-")) + "\n").keys()
-        known = {name: text for name, text in before.items() if name not in after and name not in brought}
+        known = {name: text for name, text in lacking.items() if name not in brought}
         found = {path: declarations.lent(words, known) for path, words in used.items()}
         return {path: own for path, own in found.items() if own}
 
@@ -201,9 +201,12 @@ class Sources:
         for path in wanted:
             choice = [(difference.hunks[number], number in mix) for number in difference.by_path[path]]
             made[path] = hunks.mixed(before.get(path), after.get(path), choice)
-        for path, own in self.lent(difference, mix).items():
-            if (file := made[path]) is not None:
-                made[path] = file[0], declarations.with_lent(path, file[1], own)
+        lent = self.lent(difference, mix)
+        for path, file in made.items():
+            left = [line for n in difference.by_path[path] if n not in mix for line in difference.hunks[n].code("-")]
+            includes = declarations.included(left) if path.endswith((".c", ".h")) else []
+            if file is not None and (includes or path in lent):
+                made[path] = file[0], declarations.with_lent(path, file[1], lent.get(path, {}), includes)
         if difference.new_tree != new.tree_id:  # the older end with the newer names, which other files of it lack
             made = {path: renames.turned_back(path, file, difference.names) for path, file in made.items()}
         repo = trees.open_tree(new.tree).repo
@@ -215,20 +218,20 @@ class Sources:
         return f"{kept}+{place}{suffix}"
 
 
-@lru_cache(maxsize=4)
-def _declared(tree: str, tree_id: str, headers: tuple[str, ...]) -> dict[str, str]:
-    """The text of each declaration in some headers of a tree; that of a name in several headers is all of them."""
-    found: defaultdict[str, str] = defaultdict(str)
-    for _, content in trees.open_tree(tree).repo.files(tree_id, headers).values():
-        for name, text in declarations.declared(content.decode(errors="replace")).items():
-            found[name] += text
-    return found
+@lru_cache(maxsize=2)
+def _lacking(old: tuple[str, str], new: tuple[str, str], paths: tuple[str, ...]) -> dict[str, str]:
+    """The declarations of headers at one end that the other one lacks. old, new: a tree of the lab's, and git's id."""
+
+    def contents(end: tuple[str, str], names: Sequence[str]) -> Iterator[bytes]:
+        return (content for _, content in trees.open_tree(end[0]).repo.files(end[1], names).values())
+
+    headers = [path for path in paths if path.endswith(".h")]
+    before, after = (declarations.declared(*map(_text, contents(end, headers))) for end in (old, new))
+    return declarations.lacking(before, after, renames.identifiers(contents(new, paths)))
 
 
-@lru_cache(maxsize=4)
-def _identifiers(tree: str, tree_id: str, paths: tuple[str, ...]) -> frozenset[str]:
-    """The names in the code of some files of a tree."""
-    return renames.identifiers(content for _, content in trees.open_tree(tree).repo.files(tree_id, paths).values())
+def _text(content: bytes) -> str:
+    return content.decode(errors="replace")
 
 
 def _is_read(name: str, read: Set[str], folders: Set[str]) -> bool:

@@ -55,7 +55,7 @@ int defined_elsewhere(void)
 
 @pytest.fixture
 def known() -> dict[str, str]:
-    return declarations.declared(HEADER)
+    return declarations.lacking(declarations.declared(HEADER), {}, set())
 
 
 def test_the_functions_and_macros_of_a_header(known: dict[str, str]) -> None:
@@ -74,6 +74,18 @@ def test_conditions_around_a_declaration_go_with_it(known: dict[str, str]) -> No
         "#if !(defined(CONFIG_AREAS)) && !((defined(CONFIG_FEW))) && 1",
     ]
     assert known["is_cow"].count("#endif") == 4 and "_LINUX_AREA_H" not in "".join(known.values())
+
+
+def test_a_name_that_the_other_end_has_is_not_lent() -> None:
+    old = declarations.declared("#define FIRST 1\n#define SECOND 2\nint made(void);\nint both(void);\nint some(int);\n")
+    new = declarations.declared(
+        "#define FIRST 2\nint both(void);\n#ifdef CONFIG_A\n#ifdef CONFIG_B\nint some(long);\n#endif\n#endif\n"
+    )
+    found = declarations.lacking(old, new, {"made", "some"})
+    assert found == {
+        "SECOND": "#define SECOND 2\n",
+        "some": "#if !((defined(CONFIG_A)) && (defined(CONFIG_B)))\nint some(int);\n#endif\n",
+    }
 
 
 def test_what_a_declaration_needs_comes_before_it(known: dict[str, str]) -> None:
@@ -108,6 +120,13 @@ def test_a_file_gets_them_behind_its_includes(known: dict[str, str], path: str, 
     made = declarations.with_lent(path, text.encode(), {"AREA_SIZE": known["AREA_SIZE"]}).decode()
     first, _, rest = made.partition('#line 1 "lent.h"\n#ifndef lent_AREA_SIZE\n#define lent_AREA_SIZE\n')
     assert rest.startswith(f'{known["AREA_SIZE"]}#endif\n#line {first.count(chr(10)) + 1} "{path}"\n{before}')
+
+
+def test_a_source_includes_what_it_did_if_that_is_there() -> None:
+    includes = declarations.included(["#include <linux/a.h>", '# include "b.h"', "include <c.h>", "int one;"])
+    assert includes == ["<linux/a.h>", '"b.h"']
+    made = declarations.with_lent("mm/a.c", b"#include <c.h>\n", {}, includes[:1]).decode()
+    assert "#if __has_include(<linux/a.h>)\n#include <linux/a.h>\n#endif\n" in made
 
 
 def test_a_compiler_names_the_lines_of_the_source(known: dict[str, str], tmp_path: Path) -> None:
