@@ -47,13 +47,15 @@ def lacking(
     """The text of all declarations of a name that another end lacks, or may lack under its own conditions.
 
     after, named: the declarations and names in the code of that end. It has a name without a declaration from a macro.
+    A declaration for want of another one does not count as conditional.
     """
     found: defaultdict[str, str] = defaultdict(str)
     for name, parts in before.items():
         others = after.get(name, [])
-        if others == parts or (not others and name in named) or not all(one.conditions for one in others):
+        needed = [[each for each in one.conditions if name not in _WORD.findall(each)] for one in others]
+        if others == parts or (not others and name in named) or not all(needed):
             continue
-        unless = [f"!({' && '.join(f'({each})' for each in one.conditions)})" for one in others]
+        unless = [f"!({' && '.join(f'({each})' for each in conditions)})" for conditions in needed]
         for one in parts:
             conditions = [*unless, *one.conditions]
             opened = "".join(f"#if {each}\n" for each in conditions)

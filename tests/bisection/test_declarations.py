@@ -77,9 +77,11 @@ def test_conditions_around_a_declaration_go_with_it(known: dict[str, str]) -> No
 
 
 def test_a_name_that_the_other_end_has_is_not_lent() -> None:
-    old = declarations.declared("#define FIRST 1\n#define SECOND 2\nint made(void);\nint both(void);\nint some(int);\n")
+    old = declarations.declared(
+        "#define WARN_FLAGS 1\n#define FIRST 1\n#define SECOND 2\nint made(void);\nint both(void);\nint some(int);\n"
+    )
     new = declarations.declared(
-        "#define FIRST 2\nint both(void);\n#ifdef CONFIG_A\n#ifdef CONFIG_B\nint some(long);\n#endif\n#endif\n"
+        "#ifndef WARN_FLAGS\n#define WARN_FLAGS 2\n#endif\n#define FIRST 2\nint both(void);\n#ifdef CONFIG_A\n#ifdef CONFIG_B\nint some(long);\n#endif\n#endif\n"
     )
     found = declarations.lacking(old, new, {"made", "some"})
     assert found == {
