@@ -76,13 +76,31 @@ def test_conditions_around_a_declaration_go_with_it(known: dict[str, str]) -> No
     assert known["is_cow"].count("#endif") == 4 and "_LINUX_AREA_H" not in "".join(known.values())
 
 
+OLD = """\
+#define WARN_FLAGS 1
+#define FIRST 1
+#define SECOND 2
+int made(void);
+int both(void);
+int some(int);
+"""
+
+NEW = """\
+#ifndef WARN_FLAGS
+#define WARN_FLAGS 2
+#endif
+#define FIRST 2
+int both(void);
+#ifdef CONFIG_A
+#ifdef CONFIG_B
+int some(long);
+#endif
+#endif
+"""
+
+
 def test_a_name_that_the_other_end_has_is_not_lent() -> None:
-    old = declarations.declared(
-        "#define WARN_FLAGS 1\n#define FIRST 1\n#define SECOND 2\nint made(void);\nint both(void);\nint some(int);\n"
-    )
-    new = declarations.declared(
-        "#ifndef WARN_FLAGS\n#define WARN_FLAGS 2\n#endif\n#define FIRST 2\nint both(void);\n#ifdef CONFIG_A\n#ifdef CONFIG_B\nint some(long);\n#endif\n#endif\n"
-    )
+    old, new = declarations.declared(OLD), declarations.declared(NEW)
     found = declarations.lacking(old, new, {"made", "some"})
     assert found == {
         "SECOND": "#define SECOND 2\n",
