@@ -15,6 +15,7 @@ from typing import NamedTuple
 _COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)")
 _INCLUDE = re.compile(r"\s*#\s*include\s*(<[^>]+>|\"[^\"]+\")")
+_FOR_C = re.compile(r"!defined\(__ASSEMBL(Y|ER)__\)")
 _CALLED = re.compile(r"(\w+)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _KEYWORDS = {"bool", "char", "int", "long", "short", "sizeof", "struct", "unsigned", "void"}
@@ -52,11 +53,13 @@ def lacking(
     found: defaultdict[str, str] = defaultdict(str)
     for name, parts in before.items():
         others = after.get(name, [])
-        needed = [[each for each in one.conditions if name not in _WORD.findall(each)] for one in others]
-        if others == parts or (not others and name in named) or not all(needed):
+        theirs = {one.conditions for one in others}
+        mine = [one for one in parts if one.conditions not in theirs]
+        needed = [[each for each in conditions if name not in _WORD.findall(each)] for conditions in theirs]
+        if not mine or (not others and name in named) or not all(needed):
             continue
-        unless = [f"!({' && '.join(f'({each})' for each in conditions)})" for conditions in needed]
-        for one in parts:
+        unless = [f"!({' && '.join(f'({each})' for each in conditions)})" for conditions in sorted(needed)]
+        for one in mine:
             conditions = [*unless, *one.conditions]
             opened = "".join(f"#if {each}\n" for each in conditions)
             found[name] += f"{opened}{one.text}" + "#endif\n" * len(conditions)
@@ -65,9 +68,9 @@ def lacking(
 
 def _parts(text: str) -> Iterator[tuple[str, Declaration]]:
     """The declarations with their names, in order."""
-    lines = iter(_COMMENT_OR_STRING.sub(_without_comment, text).splitlines(keepends=True))
+    lines: Iterator[str] = iter(_COMMENT_OR_STRING.sub(_without_comment, text).splitlines(keepends=True))
     branches: list[list[str]] = []  # of each #if around: the conditions of its branches so far
-    for line in lines:
+    while line := next(lines, ""):
         part = line
         if directive := _DIRECTIVE.match(line):
             while line.endswith("\\\n") and (line := next(lines, "")):
@@ -82,8 +85,11 @@ def _parts(text: str) -> Iterator[tuple[str, Declaration]]:
         elif line[:1].isalpha() or line[:1] == "_":
             depth = _depth(line)
             while not (line.startswith("}") or (not depth and line.rstrip().endswith((";", "}")))):
-                if not (line := next(lines, "")):
-                    return
+                line = next(lines, "")
+                if not line or (not depth and (not line.strip() or _DIRECTIVE.match(line))):
+                    # It was the use of a macro, or the file is no C.
+                    lines, part = chain([line], lines), ""
+                    break
                 part += line
                 depth += _depth(line)
             if found := _name(part):
@@ -107,7 +113,7 @@ def _follow(branches: list[list[str]], word: str, rest: str) -> None:
 def _conditions(branches: Iterable[list[str]]) -> tuple[str, ...]:
     """The condition of each branch that is entered."""
     all_ = [" && ".join([*(f"!({one})" for one in before), last]) for *before, last in branches]
-    return tuple(one for one in all_ if one != "1")
+    return tuple(one for one in all_ if one != "1" and not _FOR_C.fullmatch(one))
 
 
 def _depth(line: str) -> int:
@@ -124,13 +130,16 @@ def _name(declaration: str) -> str | None:
     return next((name for name in names if not name.startswith("__")), names[0] if names else None)
 
 
-def lent(used: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
-    """The known declarations that some words name, and those that these need, each after those that it needs."""
+def lent(used: Iterable[str], known: Mapping[str, str], named: Set[str] = frozenset()) -> dict[str, str]:
+    """The known declarations that some words name, and those that these need, each after those that it needs.
+
+    named: the names in the code of the other end, whose own declarations a needed one is to have.
+    """
     found: dict[str, str] = {}
 
     def add(word: str, inside: Collection[str]) -> None:
         if word in known and word not in found and word not in inside:
-            for other in sorted(set(_WORD.findall(known[word]))):
+            for other in sorted(set(_WORD.findall(known[word])) - named):
                 add(other, {*inside, word})
             found[word] = known[word]
 

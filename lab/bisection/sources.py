@@ -179,7 +179,7 @@ class Sources:
         """
         paths = tuple(path for path in difference.by_path if path.endswith((".c", ".h")))
         before, after = _source(self.old).tree, _source(self.new).tree
-        lacking = _lacking((before, difference.old_tree), (after, difference.new_tree), paths)
+        lacking, named = _lacking((before, difference.old_tree), (after, difference.new_tree), paths)
         used: defaultdict[str, set[str]] = defaultdict(set)
         brought = set[str]()
         for hunk in map(difference.hunks.__getitem__, mix):
@@ -188,7 +188,7 @@ class Sources:
             if hunk.path.endswith(".h"):
                 brought |= hunk.heads("-") | declarations.declared("\n".join(hunk.code("-")) + "\n").keys()
         known = {name: text for name, text in lacking.items() if name not in brought}
-        found = {path: declarations.lent(words, known) for path, words in used.items()}
+        found = {path: declarations.lent(words, known, named) for path, words in used.items()}
         return {path: own for path, own in found.items() if own}
 
     def without(self, difference: Difference, mix: Mix, place: Path) -> str:
@@ -219,15 +219,21 @@ class Sources:
 
 
 @lru_cache(maxsize=2)
-def _lacking(old: tuple[str, str], new: tuple[str, str], paths: tuple[str, ...]) -> dict[str, str]:
-    """The declarations of headers at one end that the other one lacks. old, new: a tree of the lab's, and git's id."""
+def _lacking(
+    old: tuple[str, str], new: tuple[str, str], paths: tuple[str, ...]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The declarations of headers at one end that the other one lacks, and the names in the code of the other one.
+
+    old, new: a tree of the lab's, and git's id.
+    """
 
     def contents(end: tuple[str, str], names: Sequence[str]) -> Iterator[bytes]:
         return (content for _, content in trees.open_tree(end[0]).repo.files(end[1], names).values())
 
     headers = [path for path in paths if path.endswith(".h")]
     before, after = (declarations.declared(*map(_text, contents(end, headers))) for end in (old, new))
-    return declarations.lacking(before, after, renames.identifiers(contents(new, paths)))
+    named = renames.identifiers(contents(new, paths))
+    return declarations.lacking(before, after, named), named
 
 
 def _text(content: bytes) -> str:

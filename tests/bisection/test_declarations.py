@@ -11,6 +11,7 @@ HEADER = """\
 /* SPDX-License-Identifier: GPL-2.0 */
 #ifndef _LINUX_AREA_H
 #define _LINUX_AREA_H
+#ifndef __ASSEMBLY__
 #include <linux/types.h>
 
 struct area { int (*fault)(struct area *); };
@@ -27,6 +28,12 @@ extern struct area *next_area(struct area *);
 int __printf(2, 3) report(struct area *, const char *, ...);
 
 #ifdef CONFIG_AREAS
+AREA_FLAG(one)
+#ifdef CONFIG_FEW
+AREA_FLAG(few)
+#endif
+AREA_FLAG(two)
+
 // one line
 static inline bool is_cow(int flags)
 {
@@ -49,6 +56,7 @@ int defined_elsewhere(void)
 {
 	return 1;
 }
+#endif /* __ASSEMBLY__ */
 #endif /* _LINUX_AREA_H */
 """
 
@@ -108,11 +116,16 @@ def test_a_name_that_the_other_end_has_is_not_lent() -> None:
     }
 
 
+def test_a_file_that_is_no_c_declares_nothing() -> None:
+    assert declarations.declared("one {\n two(\n", "\x00\xff", "") == {}
+
+
 def test_what_a_declaration_needs_comes_before_it(known: dict[str, str]) -> None:
     assert list(declarations.lent({"is_cow", "is_odd"}, known)) == ["AREA_SIZE", "is_cow"]
     assert list(declarations.lent({"for_each_area"}, known)) == ["next_area", "for_each_area"]
     assert list(declarations.lent({"first"}, {"first": "second", "second": "first"})) == ["second", "first"]
     assert declarations.lent({"area"}, known) == {}
+    assert list(declarations.lent({"is_cow"}, known, {"AREA_SIZE"})) == ["is_cow"], "the other end has a size"
 
 
 SOURCE = """\
