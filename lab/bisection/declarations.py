@@ -1,4 +1,4 @@
-"""Declarations: the functions and macros of headers, lent to a file that uses them and is compiled without. Pure.
+"""Declarations: the functions, macros and types of headers, lent to a file that is compiled without them. Pure.
 
 A hunk often uses a function that only the headers of its own end have. The hunk of the header would take away other
 functions, and everything would be compiled anew. A source gets such declarations itself, after its #include lines.
@@ -7,6 +7,7 @@ functions, and everything would be compiled anew. A source gets such declaration
 from __future__ import annotations
 
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
@@ -25,20 +26,25 @@ PLACE = "lent.h"
 
 
 class Declaration(NamedTuple):
-    """A function or macro that a header declares if all conditions hold."""
+    """A function, macro or type that a header declares if all conditions hold.
+
+    names: all that it declares: the constants of an enumeration, too.
+    """
 
     conditions: tuple[str, ...]
     text: str
+    names: tuple[str, ...]
 
 
 def declared(*texts: str) -> dict[str, list[Declaration]]:
-    """The functions and macros that headers declare, by name.
+    """The functions, macros and types that headers declare, by name.
 
-    Types, variables and the guard against a second #include are left out.
+    Variables and the guard against a second #include are left out.
     """
     found: defaultdict[str, list[Declaration]] = defaultdict(list)
-    for name, one in chain.from_iterable(map(_parts, texts)):
-        found[name].append(one)
+    for one in chain.from_iterable(map(_parts, texts)):
+        for name in one.names:
+            found[name].append(one)
     return found
 
 
@@ -54,7 +60,7 @@ def lacking(
     for name, parts in before.items():
         others = after.get(name, [])
         theirs = {one.conditions for one in others}
-        mine = [one for one in parts if one.conditions not in theirs]
+        mine = [one for one in parts if one.conditions not in theirs and named.isdisjoint({*one.names} - {name})]
         needed = [[each for each in conditions if name not in _WORD.findall(each)] for conditions in theirs]
         if not mine or (not others and name in named) or not all(needed):
             continue
@@ -66,8 +72,8 @@ def lacking(
     return found
 
 
-def _parts(text: str) -> Iterator[tuple[str, Declaration]]:
-    """The declarations with their names, in order."""
+def _parts(text: str) -> Iterator[Declaration]:
+    """The declarations of a header, in order."""
     lines: Iterator[str] = iter(_COMMENT_OR_STRING.sub(_without_comment, text).splitlines(keepends=True))
     branches: list[list[str]] = []  # of each #if around: the conditions of its branches so far
     while line := next(lines, ""):
@@ -81,7 +87,7 @@ def _parts(text: str) -> Iterator[tuple[str, Declaration]]:
             elif branches == [[f"!defined({rest})"]]:
                 branches[0] = ["1"]  # the guard against a second #include
             elif name := _WORD.match(rest):
-                yield name[0], Declaration(_conditions(branches), part)
+                yield Declaration(_conditions(branches), part, (name[0],))
         elif line[:1].isalpha() or line[:1] == "_":
             depth = _depth(line)
             while not (line.startswith("}") or (not depth and line.rstrip().endswith((";", "}")))):
@@ -92,8 +98,8 @@ def _parts(text: str) -> Iterator[tuple[str, Declaration]]:
                     break
                 part += line
                 depth += _depth(line)
-            if found := _name(part):
-                yield found, Declaration(_conditions(branches), part)
+            if names := _names(part):
+                yield Declaration(_conditions(branches), part, names)
 
 
 def _without_comment(match: re.Match[str]) -> str:
@@ -121,13 +127,18 @@ def _depth(line: str) -> int:
     return sum((one in "({") - (one in ")}") for one in line)
 
 
-def _name(declaration: str) -> str | None:
-    """The function that a declaration declares, or that it defines for each source by itself; None if there is none."""
-    head, body, _ = declaration.partition("{")
-    if re.match(r"typedef\b|static_assert\b", head) or (body and not re.match(r"static\b", head)):
-        return None
+def _names(declaration: str) -> tuple[str, ...]:
+    """The type, or the function, that a declaration declares, or defines for each source by itself; none of others."""
+    head, body, members = declaration.partition("{")
+    if kind := re.match(r"(?:struct|union|enum)\s*(\w*)\s*\{", declaration):
+        constants = re.findall(r"(?:^|,)\s*([A-Za-z_]\w*)", members) if head.startswith("enum") else []
+        return tuple(filter(None, (kind[1], *constants)))
+    if head.startswith("typedef"):
+        return tuple(re.findall(r"(?:\(\*\s*)?(\w+)(?:\)\s*\(.*\))?(?:\[.*\])?;\s*$", declaration, re.DOTALL)[:1])
+    if head.startswith("static_assert") or (body and not re.match(r"static\b", head)):
+        return ()
     names = [name for name in _CALLED.findall(head) if name not in _KEYWORDS]
-    return next((name for name in names if not name.startswith("__")), names[0] if names else None)
+    return tuple([*(name for name in names if not name.startswith("__")), *names][:1])
 
 
 def lent(used: Iterable[str], known: Mapping[str, str], named: Set[str] = frozenset()) -> dict[str, str]:
@@ -170,6 +181,7 @@ def with_lent(path: str, source: bytes, declarations: Mapping[str, str], include
                 places.append((depth, number))
     at = max((number for depth, number in places if depth == least), default=0)
     brought = [f"#if __has_include({name})\n#include {name}\n#endif\n" for name in includes]
-    guarded = [f"#ifndef lent_{name}\n#define lent_{name}\n{text}#endif\n" for name, text in declarations.items()]
+    guards = {f"lent_{zlib.crc32(text.encode()):08x}": text for text in declarations.values()}  # a type has many names
+    guarded = [f"#ifndef {guard}\n#define {guard}\n{text}#endif\n" for guard, text in guards.items()]
     text = "".join([f'#line 1 "{PLACE}"\n', *brought, *guarded, f'#line {at + 1} "{path}"\n'])
     return b"".join([*lines[:at], text.encode(), *lines[at:]])
